@@ -1,0 +1,36 @@
+# Every target creates .venv and installs what it needs, at the versions of constraints.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+# Several BLAS threads on small matrices are slower than one, and the test workers already fill the cores.
+export OPENBLAS_NUM_THREADS ?= 1
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: test test-all demo bench format clean
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable ".[plot,test,tools]"
+	touch $@
+
+test: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --warnings
+	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal
+
+test-all: .venv/installed
+	$(BIN)/pytest -n 2 --dist worksteal
+
+demo: .venv/installed
+	$(BIN)/python examples/demo.py
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/step.py
+
+format: .venv/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv out .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,146 @@
+"""The only linear algebra: factorise the rows Psi once, then solve with G = Psi^T Psi many times.
+
+Every factorisation works on the smaller side, chosen by shape, and offers two cheap solves with a filter f:
+
+- `project(r)`: f(G) Psi^T r, the filtered least-squares solution of Psi delta = r;
+- `riesz(c)`: f(G) c for any covector c, its part in the null space of G included.
+"""
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ._filters import AbstractFilter
+from ._types import Rows, Vector
+
+
+class AbstractFactorised(eqx.Module):
+    """Rows that have been factorised."""
+
+    @property
+    @abc.abstractmethod
+    def eigenvalues(self) -> jax.Array:
+        """The eigenvalues of G that are not zero by shape: min(rows, d) of them."""
+
+    @abc.abstractmethod
+    def project(self, r: jax.Array, filter: AbstractFilter) -> Vector:
+        """f(G) Psi^T r."""
+
+    @abc.abstractmethod
+    def riesz(self, c: Vector, filter: AbstractFilter) -> Vector:
+        """f(G) c."""
+
+
+class AbstractFactorisation(eqx.Module):
+    """A way to factorise rows."""
+
+    @abc.abstractmethod
+    def __call__(self, psi: Rows) -> AbstractFactorised:
+        """Factorise: the expensive verb."""
+
+
+def _apply(factors: tuple[jax.Array, ...], x: jax.Array) -> jax.Array:
+    for factor in reversed(factors):
+        x = factor @ x
+    return x
+
+
+def _apply_transposed(factors: tuple[jax.Array, ...], x: jax.Array) -> jax.Array:
+    for factor in factors:
+        x = x @ factor
+    return x
+
+
+class SingularValues(AbstractFactorised):
+    """Psi = U diag(s) V^T, with U and V kept as products of the factors they came from."""
+
+    left: tuple[jax.Array, ...]
+    s: jax.Array
+    right: tuple[jax.Array, ...]
+
+    @property
+    def eigenvalues(self) -> jax.Array:
+        """s^2."""
+        return self.s**2
+
+    def project(self, r: jax.Array, filter: AbstractFilter) -> Vector:
+        """V s f(s^2) U^T r: no squaring of the condition number."""
+        return _apply(self.right, self.s * filter(self.eigenvalues) * _apply_transposed(self.left, r))
+
+    def riesz(self, c: Vector, filter: AbstractFilter) -> Vector:
+        """V f(s^2) V^T c + f(0) (I - V V^T) c."""
+        inside = _apply_transposed(self.right, c)
+        solved = _apply(self.right, filter(self.eigenvalues) * inside)
+        if inside.shape == c.shape:
+            return solved
+        return solved + filter(jnp.zeros_like(self.s[0])) * (c - _apply(self.right, inside))
+
+
+class QRSVD(AbstractFactorisation):
+    """QR of the rows (of their transpose where rows are fewer than parameters), then the SVD of R.
+
+    The default: it keeps the small singular values, on which the last digits of a solution depend.
+    """
+
+    def __call__(self, psi: Rows) -> SingularValues:
+        """Psi = Q R = (Q U) diag(s) V^T."""
+        rows, d = psi.shape
+        if rows >= d:
+            Q, R = jnp.linalg.qr(psi)
+            U, s, Vt = jnp.linalg.svd(R)
+            return SingularValues((Q, U), s, (Vt.T,))
+        Q, R = jnp.linalg.qr(psi.T)
+        V, s, Ut = jnp.linalg.svd(R)
+        return SingularValues((Ut.T,), s, (Q, V))
+
+
+class Eigenvalues(AbstractFactorised):
+    """G = Psi^T Psi, or the kernel matrix Psi Psi^T where that is smaller, as vectors diag(lambda) vectors^T."""
+
+    psi: jax.Array
+    spectrum: jax.Array
+    vectors: jax.Array
+
+    @property
+    def eigenvalues(self) -> jax.Array:
+        """Lambda."""
+        return self.spectrum
+
+    @property
+    def kernel(self) -> bool:
+        """Whether the kernel side was factorised."""
+        return self.psi.shape[0] < self.psi.shape[1]
+
+    def _filtered(self, gains: jax.Array, x: jax.Array) -> jax.Array:
+        return self.vectors @ (gains * (self.vectors.T @ x))
+
+    def project(self, r: jax.Array, filter: AbstractFilter) -> Vector:
+        """f(G) Psi^T r = Psi^T f(Psi Psi^T) r."""
+        gains = filter(self.eigenvalues)
+        return self.psi.T @ self._filtered(gains, r) if self.kernel else self._filtered(gains, self.psi.T @ r)
+
+    def riesz(self, c: Vector, filter: AbstractFilter) -> Vector:
+        """f(G) c, which on the kernel side is f(0) c + Psi^T (f(lambda) - f(0))/lambda Psi c."""
+        gains = filter(self.eigenvalues)
+        if not self.kernel:
+            return self._filtered(gains, c)
+        null = filter(jnp.zeros_like(gains[0]))
+        positive = self.eigenvalues > 0
+        excess = jnp.where(positive, (gains - null) / jnp.where(positive, self.eigenvalues, 1), 0)
+        return null * c + self.psi.T @ self._filtered(excess, self.psi @ c)
+
+
+class Gram(AbstractFactorisation):
+    """Eigenvalues of the Gram matrix, or of the kernel matrix where rows are fewer than parameters.
+
+    Two to three times faster than `QRSVD`, but it squares the condition number: eigenvalues of G below
+    about 1e-16 of the largest are noise, where `QRSVD` resolves them down to 1e-32.
+    """
+
+    def __call__(self, psi: Rows) -> Eigenvalues:
+        """Form the smaller of Psi^T Psi and Psi Psi^T and diagonalise it."""
+        rows, d = psi.shape
+        eigenvalues, vectors = jnp.linalg.eigh(psi @ psi.T if rows < d else psi.T @ psi)
+        return Eigenvalues(psi, jnp.maximum(eigenvalues, 0), vectors)

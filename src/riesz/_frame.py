@@ -1,0 +1,148 @@
+"""The frame at theta: v = D(theta), its tangent space under W and X, and the loss's differential there."""
+
+from functools import cached_property
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ._factorise import AbstractFactorisation
+from ._features import evaluate, features, flat
+from ._filters import AbstractFilter, Floor
+from ._inner_product import L2, AbstractInnerProduct, AbstractMetric
+from ._integral import AbstractLoss, check_problem
+from ._measures import Points
+from ._tangent import Differential, TangentSpace
+from ._types import Parametrisation, Vector
+
+
+class Sample(eqx.Module):
+    """What one step sees: the points of every term of the loss, and of W and X where they have their own."""
+
+    terms: tuple[Points, ...]
+    W: Points | None = None
+    X: Points | None = None
+
+
+class Frame:
+    """Everything a step may ask at theta, computed when it is first asked for, and once.
+
+    A frame lives inside one step while it is traced; it is not a pytree.
+    """
+
+    def __init__(
+        self,
+        loss: AbstractLoss,
+        D: Parametrisation,
+        theta: Vector,
+        sample: Sample,
+        *,
+        W: AbstractMetric,
+        X: AbstractInnerProduct | None = None,
+        filter: AbstractFilter,
+        factorisation: AbstractFactorisation | None = None,
+    ):
+        self.loss, self.D, self.theta, self.sample = loss, D, theta, sample
+        self._W, self._X, self._filter, self._factorisation = W, X, filter, factorisation
+
+    @cached_property
+    def features(self):
+        """Values and rows of every term: the one Jacobian of a step."""
+        terms = zip(self.loss.terms, self.sample.terms, strict=True)
+        return tuple(features(self.D, term.operator, self.theta, over.x) for term, over in terms)
+
+    @property
+    def _has_features(self) -> bool:
+        return "features" in self.__dict__
+
+    @cached_property
+    def values(self) -> tuple[jax.Array, ...]:
+        """z_j of every term; a forward pass, unless the Jacobian has brought them along."""
+        if self._has_features:
+            return tuple(feats.values for feats in self.features)
+        terms = zip(self.loss.terms, self.sample.terms, strict=True)
+        return tuple(evaluate(self.D, term.operator, self.theta, over.x) for term, over in terms)
+
+    @cached_property
+    def value(self) -> jax.Array:
+        """L(v)."""
+        parts = zip(self.loss.terms, self.values, self.sample.terms, strict=True)
+        return jnp.sum(jnp.stack([term.integrate(z, over) for term, z, over in parts]))
+
+    @cached_property
+    def differential(self) -> Differential:
+        """L'(v)."""
+        parts = zip(self.loss.terms, self.values, self.sample.terms, strict=True)
+        return Differential(tuple(term.slope(z, over) for term, z, over in parts))
+
+    @cached_property
+    def W(self) -> Any:
+        """The space in which the gradient of the loss is represented."""
+        return self._W.space(self, self.sample.W, self._filter, self._factorisation)
+
+    @cached_property
+    def X(self) -> TangentSpace:
+        """The tangent space onto which momentum is projected; W's own where the two agree."""
+        if self._X is None:
+            return self.W
+        return self._X.space(self, self.sample.X, self._filter, self._factorisation)
+
+    def covector(self, differential: Differential) -> Vector:
+        """L'(psi(theta)) in R^d: with the frame's own L', the gradient of the loss in theta."""
+        weighted = [
+            over.weights[:, None] * slope for over, slope in zip(self.sample.terms, differential.slopes, strict=True)
+        ]
+        if self._has_features:
+            parts = zip(self.features, weighted, strict=True)
+            return sum(jnp.einsum("mpd,mp->d", feats.rows, slope) for feats, slope in parts)  # type: ignore[return-value]
+
+        def values(theta: Vector) -> list[jax.Array]:
+            terms = zip(self.loss.terms, self.sample.terms, strict=True)
+            return [flat(evaluate(self.D, term.operator, theta, over.x)) for term, over in terms]
+
+        return jax.vjp(values, self.theta)[1](weighted)[0]
+
+    def representer(self, differential: Differential) -> Vector:
+        """Coefficients g of the Riesz representer in T_theta: (psi^T g, w)_W = L'(w) for all w in T_theta."""
+        rows, rest = self.W.lift(differential)
+        if rows is None:
+            return self.W.riesz(self.covector(rest))
+        if rest is None:
+            return self.W.project(rows)
+        return self.W.project(rows) + self.W.riesz(self.covector(rest))
+
+
+def tangent_space(
+    loss: AbstractLoss,
+    D: Parametrisation,
+    theta: Vector,
+    W: AbstractInnerProduct | None = None,
+    filter: AbstractFilter | None = None,
+    factorisation: AbstractFactorisation | None = None,
+    key: Any = None,
+) -> TangentSpace:
+    r"""The tangent space $T_\theta$ of the model class at D(theta), with the inner product W.
+
+    **Arguments:**
+
+    - `loss`, `D`, `theta`: the problem and the parameters.
+    - `W`: the inner product; `L2()` by default.
+    - `filter`: how its Gram matrix is inverted; `Floor(1e-8)` by default.
+    - `factorisation`: `QRSVD()` by default.
+    - `key`: needed where points are drawn.
+
+    ```python
+    space = riesz.tangent_space(loss, D, theta)
+    space.gram, space.rank, space.norm(delta), space.riesz(covector)
+    ```
+    """
+    W = W or L2()
+    check_problem(loss, D, theta, key)
+    sample = Sample(loss.draw(key, D, theta), W.draw(key, D, theta))
+    return W.space(
+        Frame(loss, D, theta, sample, W=W, filter=filter or Floor(1e-8)),
+        sample.W,
+        filter or Floor(1e-8),
+        factorisation,
+    )

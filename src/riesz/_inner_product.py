@@ -1,0 +1,142 @@
+"""Inner products W and X on functions: which rows, with which point-wise form."""
+
+import abc
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+
+from . import _check
+from ._factorise import AbstractFactorisation
+from ._features import features
+from ._filters import AbstractFilter
+from ._integral import Integral
+from ._measures import AbstractMeasure, Points
+from ._operators import identity
+from ._tangent import Block, Curvature, TangentSpace
+from ._types import Operator, Parametrisation, Vector
+
+if TYPE_CHECKING:
+    from ._frame import Frame
+
+
+class AbstractMetric(eqx.Module):
+    """What stands in for G: it turns the frame at theta into a space that solves with it."""
+
+    def draw(self, key: Any, D: Parametrisation, theta: Vector) -> Points | None:
+        """The points of the metric's own measure for one step, if it has one."""
+        return None
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the metric's own measure is drawn anew each step."""
+        return False
+
+    @abc.abstractmethod
+    def space(
+        self,
+        frame: "Frame",
+        over: Points | None,
+        filter: AbstractFilter,
+        factorisation: AbstractFactorisation | None,
+    ) -> Any:
+        """The space at the frame's theta: it has `rank`, `lift`, `riesz`, and `project` where it has rows."""
+
+
+class AbstractInnerProduct(AbstractMetric):
+    """An inner product of functions, (f, g) = sum_j w_j (A f)(x_j)^T M_j (A g)(x_j)."""
+
+    @abc.abstractmethod
+    def blocks(self, frame: "Frame", over: Points | None) -> tuple[Block, ...]:
+        """The blocks of rows that the inner product has at the frame's theta."""
+
+    def space(
+        self,
+        frame: "Frame",
+        over: Points | None,
+        filter: AbstractFilter,
+        factorisation: AbstractFactorisation | None,
+    ) -> TangentSpace:
+        """The tangent space at theta with this inner product."""
+        return TangentSpace(self.blocks(frame, over), filter, factorisation)
+
+
+class L2(AbstractInnerProduct):
+    r"""The identity on the z of every term, over every term's measure: $\sum_j w_j\, z_j^T z_j'$."""
+
+    def blocks(self, frame: "Frame", over: Points | None) -> tuple[Block, ...]:
+        """One block a term."""
+        parts = zip(frame.loss.terms, frame.sample.terms, frame.features, strict=True)
+        return tuple(Block(term.operator, over, feats, None, t) for t, (term, over, feats) in enumerate(parts))
+
+
+class GaussNewton(AbstractInnerProduct):
+    r"""The Hessian of the loss, $H_L(f, g) = \sum_j w_j\, (A f)_j^T\, \ell''(z_j)\, (A g)_j$.
+
+    For least squares it is `L2()`. Terms with a linear density add nothing.
+    """
+
+    def blocks(self, frame: "Frame", over: Points | None) -> tuple[Block, ...]:
+        """One block for each term whose density is not linear."""
+        blocks = []
+        parts = zip(frame.loss.terms, frame.sample.terms, frame.features, strict=True)
+        for t, (term, points, feats) in enumerate(parts):
+            if not term.is_linear(feats.values, points):
+                curvature = Curvature.of(term.curvature(feats.values, points))
+                blocks.append(Block(term.operator, points, feats, curvature, t))
+        if not blocks:
+            raise ValueError("W=GaussNewton() has no metric here: every density of the loss is linear.")
+        return tuple(blocks)
+
+
+class InnerProduct(AbstractInnerProduct):
+    r"""The inner product of another operator, form or measure: H1, an energy, a weighted L2.
+
+    It is the Hessian of `Integral(density, over, operator)` at the current function,
+    $(f, g) = \sum_j w_j\, (A f)_j^T\, \mathrm{density}''\, (A g)_j$.
+
+    **Arguments:**
+
+    - `operator`: the operator A; the identity by default.
+    - `density`: a convex function of z, or of (z, data); |z|^2/2, the identity form, by default.
+    - `over`: a measure; by default the measures of all terms of the loss.
+
+    ```python
+    H1_seminorm = riesz.InnerProduct(riesz.gradient)
+    riesz.nhb(W=riesz.GaussNewton(), X=H1_seminorm)
+    ```
+    """
+
+    operator: Operator = identity
+    density: Callable[..., Any] | None = None
+    over: AbstractMeasure | None = None
+
+    def __check_init__(self):
+        _check.function("operator", self.operator)
+        if self.density is not None:
+            _check.function("density", self.density)
+        if self.over is not None:
+            _check.kind("over", self.over, AbstractMeasure, "a measure, such as riesz.grid(0.0, 1.0, 100), or None")
+
+    @property
+    def drawn(self) -> bool:
+        """Whether its own measure is drawn anew each step."""
+        return self.over is not None and self.over.drawn
+
+    def draw(self, key: Any, D: Parametrisation, theta: Vector) -> Points | None:
+        """The points of its own measure, if it has one."""
+        if self.over is None:
+            return None
+        return self.over.draw(key, lambda x: features(D, self.operator, theta, x).rows)
+
+    def blocks(self, frame: "Frame", over: Points | None) -> tuple[Block, ...]:
+        """One block a measure, with this inner product's operator and form."""
+        return tuple(self._block(frame, points) for points in (frame.sample.terms if over is None else (over,)))
+
+    def _block(self, frame: "Frame", over: Points) -> Block:
+        feats = features(frame.D, self.operator, frame.theta, over.x)
+        if self.density is None:
+            return Block(self.operator, over, feats, None, None)
+        form: jax.Array = Integral(self.density, over, self.operator).curvature(feats.values, over)
+        return Block(self.operator, over, feats, Curvature.of(form), None)

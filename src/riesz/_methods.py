@@ -1,0 +1,230 @@
+"""The named methods: one-line compositions of a scheme, a transport and choices."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax
+
+from . import _check
+from ._factorise import AbstractFactorisation
+from ._filters import AbstractFilter, Floor
+from ._inner_product import L2, AbstractInnerProduct, AbstractMetric, GaussNewton
+from ._momentum import AbstractMomentum, ConstantMomentum, NesterovMomentum, as_momentum
+from ._parameter_metric import Euclidean, Hessian
+from ._retraction import AbstractRetraction, Straight
+from ._scheme import AbstractMethod, Choices, HeavyBall, NesterovOne, NesterovTwo
+from ._step_size import AbstractStepSize, Clipped, Constant
+from ._transport import Difference, Projected, Quasi
+
+METHODS: dict[str, Callable[..., AbstractMethod]] = {}
+"""Every named method."""
+
+
+def _same(W: Any, X: Any) -> bool:
+    """Whether two inner products are one, so that one factorisation serves both."""
+    if W is X:
+        return True
+    traced = any(_check.is_traced(leaf) for leaf in jax.tree.leaves((W, X)))
+    return not traced and bool(eqx.tree_equal(W, X))
+
+
+def _choices(
+    transport: Any,
+    momentum: AbstractMomentum,
+    W: AbstractMetric | None,
+    X: AbstractInnerProduct | None,
+    filter: AbstractFilter | None,
+    step_size: AbstractStepSize | None,
+    retraction: AbstractRetraction | None,
+    factorisation: AbstractFactorisation | None,
+) -> Choices:
+    W = L2() if W is None else W
+    if X is None and isinstance(W, GaussNewton):
+        X = L2()
+    elif X is not None and _same(W, X):
+        X = None
+    return Choices(
+        W=W,
+        X=X,
+        transport=transport,
+        filter=Floor(1e-8) if filter is None else filter,
+        factorisation=factorisation,
+        step_size=Clipped(0.1) if step_size is None else step_size,
+        momentum=momentum,
+        retraction=Straight() if retraction is None else retraction,
+    )
+
+
+class NaturalMethod(Protocol):
+    """The keywords that all natural methods share; None stands for the default that the docstring names."""
+
+    def __call__(
+        self,
+        beta: Any = ...,
+        W: AbstractMetric | None = None,
+        X: AbstractInnerProduct | None = None,
+        filter: AbstractFilter | None = None,
+        step_size: AbstractStepSize | None = None,
+        retraction: AbstractRetraction | None = None,
+        factorisation: AbstractFactorisation | None = None,
+    ) -> AbstractMethod:
+        """The method with these choices."""
+        ...
+
+
+_KEYWORDS = """
+    **Arguments:**
+
+    - `beta`: momentum: a number, `NesterovMomentum(offset, scale)`, any function k -> beta with k counted from
+      1, or an optax schedule. Default: {beta}.
+    - `W`: the inner product that represents the gradient. Default: `L2()`.
+    - `X`: the inner product that transports momentum. Default: W, or `L2()` where W is `GaussNewton()`.
+    - `filter`: how Gram matrices are inverted. Default: `Floor(1e-8)`.
+    - `step_size`: Default: `Clipped(0.1)`.
+    - `retraction`: Default: `Straight()`.
+    - `factorisation`: Default: None, which is `QRSVD()` on the smaller side.
+    """
+
+
+def _natural(name: str, meaning: str, scheme: Any, transport: Any, beta: Any) -> NaturalMethod:
+    """A scheme with a transport, as a function of the remaining choices."""
+    # Rules are made when a method is: their numbers take the precision that is switched on by then.
+    default = beta
+
+    def method(
+        beta: Any = None,
+        W: AbstractMetric | None = None,
+        X: AbstractInnerProduct | None = None,
+        filter: AbstractFilter | None = None,
+        step_size: AbstractStepSize | None = None,
+        retraction: AbstractRetraction | None = None,
+        factorisation: AbstractFactorisation | None = None,
+    ) -> AbstractMethod:
+        momentum = default() if beta is None else as_momentum(beta)
+        return scheme(_choices(transport, momentum, W, X, filter, step_size, retraction, factorisation))
+
+    written = {ConstantMomentum: "0.5", NesterovMomentum: "`NesterovMomentum()`", _still: "0"}[default]
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"{meaning}\n{_KEYWORDS.format(beta=written)}"
+    METHODS[name] = method
+    return method
+
+
+def _still() -> ConstantMomentum:
+    return ConstantMomentum(0.0)
+
+
+ngd = _natural("ngd", "Natural gradient descent: theta - alpha G^+ grad L.", HeavyBall, Quasi(), _still)
+nhb = _natural(
+    "nhb",
+    "Natural heavy ball: momentum projected from the last tangent space.",
+    HeavyBall,
+    Projected(),
+    ConstantMomentum,
+)
+nhb_fd = _natural(
+    "nhb_fd",
+    "Natural heavy ball with the functional difference v_k - v_{k-1}.",
+    HeavyBall,
+    Difference(),
+    ConstantMomentum,
+)
+qnhb = _natural("qnhb", "Quasi-natural heavy ball: momentum kept in parameters.", HeavyBall, Quasi(), ConstantMomentum)
+nn1 = _natural(
+    "nn1",
+    "Natural Nesterov I: the gradient in the tangent space at w_k.",
+    NesterovOne,
+    Projected(),
+    NesterovMomentum,
+)
+nn1_fd = _natural(
+    "nn1_fd",
+    "Natural Nesterov I with the functional difference.",
+    NesterovOne,
+    Difference(),
+    NesterovMomentum,
+)
+qnn1 = _natural(
+    "qnn1", "Quasi-natural Nesterov I: momentum kept in parameters.", NesterovOne, Quasi(), NesterovMomentum
+)
+nn2 = _natural(
+    "nn2",
+    "Natural Nesterov II: the differential at w_k in the tangent space at v_k.",
+    NesterovTwo,
+    Projected(),
+    NesterovMomentum,
+)
+nn2_fd = _natural(
+    "nn2_fd",
+    "Natural Nesterov II with the functional difference.",
+    NesterovTwo,
+    Difference(),
+    NesterovMomentum,
+)
+qnn2 = _natural(
+    "qnn2", "Quasi-natural Nesterov II: momentum kept in parameters.", NesterovTwo, Quasi(), NesterovMomentum
+)
+
+
+def _parametric(scheme: Any, metric: AbstractMetric, beta: Any, step_size: Any, filter: Any = None) -> AbstractMethod:
+    return scheme(_choices(Quasi(), as_momentum(beta), metric, None, filter, step_size, None, None))
+
+
+def gd(step_size: AbstractStepSize | None = None) -> AbstractMethod:
+    """Gradient descent: theta - alpha grad L.
+
+    **Arguments:**
+
+    - `step_size`: Default: `Clipped(0.1)`.
+    """
+    return _parametric(HeavyBall, Euclidean(), 0.0, step_size)
+
+
+def heavy_ball(beta: Any = 0.5, step_size: AbstractStepSize | None = None) -> AbstractMethod:
+    """Classical heavy ball: theta + (h_k/h_{k-1}) beta (theta - theta_{k-1}) - alpha grad L.
+
+    **Arguments:**
+
+    - `beta`: as for the natural methods. Default: 0.5.
+    - `step_size`: Default: `Clipped(0.1)`.
+    """
+    return _parametric(HeavyBall, Euclidean(), beta, step_size)
+
+
+def nesterov(beta: Any = None, step_size: AbstractStepSize | None = None) -> AbstractMethod:
+    """Classical Nesterov: y - alpha grad L(y) with y = theta + beta (theta - theta_{k-1}).
+
+    **Arguments:**
+
+    - `beta`: as for the natural methods. Default: `NesterovMomentum()`.
+    - `step_size`: Default: `Clipped(0.1)`.
+    """
+    return _parametric(NesterovOne, Euclidean(), NesterovMomentum() if beta is None else beta, step_size)
+
+
+def newton(filter: AbstractFilter | None = None, step_size: AbstractStepSize | None = None) -> AbstractMethod:
+    """Newton's method with the d x d Hessian G + K; for small d.
+
+    As Newton's method does, it seeks any stationary point: the sign of an eigenvalue survives the filter.
+
+    **Arguments:**
+
+    - `filter`: acts on the absolute values of the eigenvalues. Default: `Floor(1e-8)`.
+    - `step_size`: Default: `Constant(1.0)`.
+    """
+    return _parametric(HeavyBall, Hessian(), 0.0, Constant(1.0) if step_size is None else step_size, filter)
+
+
+METHODS.update(gd=gd, heavy_ball=heavy_ball, nesterov=nesterov, newton=newton)
+
+
+def as_method(method: Any) -> AbstractMethod:
+    """A method, or the named method with its defaults."""
+    if isinstance(method, str):
+        if method not in METHODS:
+            raise ValueError(f"method must be one of {', '.join(sorted(METHODS))}, not {method!r}.")
+        return METHODS[method]()
+    if not isinstance(method, AbstractMethod):
+        raise TypeError(f"method must be a method, such as riesz.nhb(), or its name, not {method!r}.")
+    return method

@@ -1,0 +1,74 @@
+"""Fully connected networks, shallow and deep."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from .. import _check
+from .._parametrise import parametrise
+from .._types import Key
+
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "elu": jax.nn.elu,
+    "gelu": jax.nn.gelu,
+    "identity": lambda x: x,
+    "relu": jax.nn.relu,
+    "sigmoid": jax.nn.sigmoid,
+    "sin": jnp.sin,
+    "softplus": jax.nn.softplus,
+    "swish": jax.nn.swish,
+    "tanh": jnp.tanh,
+}
+
+
+class MLP(eqx.Module):
+    """x -> A_L s(... s(A_1 x + b_1) ...) + b_L, with scalars where a layer of size one begins or ends it."""
+
+    weights: tuple[jax.Array, ...]
+    biases: tuple[jax.Array, ...]
+    activation: Callable[[Any], Any]
+
+    def __call__(self, x: Any) -> jax.Array:
+        size = self.weights[0].shape[1]
+        if jnp.shape(x) != (size,) and not (size == 1 and jnp.shape(x) == ()):
+            raise ValueError(f"the network takes points of shape ({size},), but a point has {jnp.shape(x)}.")
+        x = jnp.reshape(x, (size,))
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = self.activation(weight @ x + bias)
+        x = self.weights[-1] @ x + self.biases[-1]
+        return x[0] if x.shape == (1,) else x
+
+
+def mlp(key: Key, sizes: Sequence[int], activation: str | Callable[[Any], Any] = "tanh") -> tuple[Any, jax.Array]:
+    r"""A fully connected network, $D(\theta)(x) = A_L\,\sigma(\dots\sigma(A_1 x + b_1)\dots) + b_L$.
+
+    All weights and biases start standard normal, as in the paper.
+
+    **Arguments:**
+
+    - `key`: a JAX random key.
+    - `sizes`: the layer sizes, input and output included: `(4, 10, 1)`.
+    - `activation`: a name (`"tanh"`, `"sigmoid"`, ...) or a function.
+
+    **Returns:** `(D, theta0)`. A first size of 1 accepts scalar points; a last size of 1 returns scalars.
+
+    ```python
+    D, theta0 = riesz.mlp(jax.random.key(0), (4, 10, 1), activation="sigmoid")
+    ```
+    """
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or len(sizes) < 2:
+        raise ValueError(f"sizes must list at least an input and an output size, but it is {sizes!r}.")
+    sizes = [_check.count("sizes", size) for size in sizes]
+    if isinstance(activation, str):
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {activation!r}.")
+        activation = ACTIVATIONS[activation]
+    _check.function("activation", activation)
+    shapes = [(n_out, n_in) for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True)]
+    keys = iter(jax.random.split(key, 2 * len(shapes)))
+    weights = tuple(jax.random.normal(next(keys), shape) for shape in shapes)
+    biases = tuple(jax.random.normal(next(keys), shape[:1]) for shape in shapes)
+    return parametrise(MLP(weights, biases, activation))

@@ -1,0 +1,89 @@
+"""How a run ended, and what it leaves."""
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+
+class Result(enum.Enum):
+    """Which test stopped a run, in a sentence that says what to do next."""
+
+    RUNNING = "The run has not ended."
+    TARGET_REACHED = "The target was reached."
+    CONVERGED = "The steps fell below the tolerance; for more digits, lower the tolerance or the filter's eps."
+    STEP_LIMIT = "The step limit was reached; raise max_steps, or start again from solution.last."
+    TIME_LIMIT = "The time limit was reached; raise max_seconds, or start again from solution.last."
+    STOPPED_BY_CALLBACK = "The callback stopped the run."
+    INTERRUPTED = "The run was interrupted; start again from solution.last to go on."
+    NONFINITE_INPUT = "The loss is not finite at the start; choose another theta0, or look at the data and the density."
+    NONFINITE_STEPS = (
+        "Five trial steps in a row led to a loss that is not finite; use a smaller step size, a larger eps in the "
+        "filter, or a density that is finite everywhere."
+    )
+    RANK_COLLAPSE = (
+        "The tangent space had no direction above the filter's eps for five steps; lower eps, rescale the loss, "
+        "or choose another start."
+    )
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run failed, so that `throw=True` raises."""
+        return self in (Result.NONFINITE_INPUT, Result.NONFINITE_STEPS, Result.RANK_COLLAPSE)
+
+
+CODES = tuple(Result)
+"""Results by the number that compiled code knows them by."""
+
+
+def code(result: Result) -> int:
+    """The number of a result."""
+    return CODES.index(result)
+
+
+class Solution(eqx.Module):
+    """What `minimise` returns; from `minimise_many`, with a leading axis of starts."""
+
+    theta: jax.Array
+    """The best accepted parameters; the last ones where points are drawn anew each step."""
+    loss: jax.Array
+    """The loss at theta."""
+    last: jax.Array
+    """The last accepted parameters: where the method itself stands."""
+    result: Any
+    """A `Result`, or an array of them."""
+    steps: Any
+    """The number of steps made, or an array of them."""
+    history: dict[str, np.ndarray]
+    """loss, seconds and metrics at every iterate (steps + 1 of them); the other columns for every step."""
+    D: Callable[[Any], Any]
+
+    @property
+    def function(self) -> Callable[[Any], Any]:
+        """V = D(theta); for a batch of starts, the function whose values are stacked along a first axis."""
+        if self.theta.ndim == 1:
+            return self.D(self.theta)
+        return lambda x: jax.vmap(lambda theta: self.D(theta)(x))(self.theta)
+
+    def __repr__(self) -> str:
+        if isinstance(self.result, Result):
+            return f"Solution(loss={float(self.loss):.6g}, steps={self.steps}, result={self.result.name})"
+        names = [result.name for result in self.result]
+        counts = ", ".join(f"{name}: {names.count(name)}" for name in dict.fromkeys(names))
+        return f"Solution({len(names)} starts, best loss={np.min(np.asarray(self.loss)):.6g}, {counts})"
+
+
+class SolveError(RuntimeError):
+    """A run that failed; the solution so far is attached."""
+
+    solution: Solution
+
+    def __init__(self, solution: Solution):
+        super().__init__(str(solution.result))
+        self.solution = solution

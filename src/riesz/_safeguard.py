@@ -1,0 +1,71 @@
+"""The safeguard: a wrapper round any method that undoes steps to where the loss is not a number."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ._frame import Sample
+from ._integral import AbstractLoss
+from ._scheme import AbstractMethod, AbstractScheme
+from ._state import Info, State
+from ._step_size import Shortened
+from ._types import Parametrisation, Vector
+
+SHORTEN = 0.1
+"""A rejected step is tried again with a tenth of its step size ..."""
+RECOVER = 2.0
+"""... which doubles with every accepted one, until it is the method's own again."""
+
+
+class GuardedState(eqx.Module):
+    """The method's state, how far its steps are shortened, and how many in a row were rejected."""
+
+    inner: State
+    factor: jax.Array
+    failures: jax.Array
+
+
+class GuardedInfo(eqx.Module):
+    """The step's info, and the loss at the trial on the step's own points."""
+
+    info: Info
+    trial_loss: jax.Array
+
+
+class Safeguard(AbstractMethod):
+    """Reject non-finite trials: stay, drop the momentum, shorten the step.
+
+    Growth of the loss is never undone: it belongs to the method.
+    """
+
+    method: AbstractScheme
+
+    def init(self, theta: Vector) -> GuardedState:
+        """The method's own start, at full length."""
+        return GuardedState(self.method.init(theta), jnp.ones((), theta.dtype), jnp.zeros((), int))
+
+    def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
+        """The method's own draw."""
+        return self.method.draw(loss, D, theta, key)
+
+    def step(  # type: ignore[override]
+        self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: GuardedState, sample: Sample
+    ) -> tuple[Vector, GuardedState, GuardedInfo]:
+        """The method's step if the loss is finite where it leads, else no step."""
+        rule = Shortened(self.method.choices.step_size, state.factor)
+        shortened = eqx.tree_at(lambda method: method.choices.step_size, self.method, rule)
+        trial, inner, info = shortened.step(loss, D, theta, state.inner, sample)
+        trial_loss = loss.value(D(trial), sample.terms)
+        finite = jnp.isfinite(trial_loss) & jnp.all(jnp.isfinite(trial)) & jnp.isfinite(info.alpha)
+
+        choose = lambda good, bad: jax.tree.map(lambda g, b: jnp.where(finite, g, b), good, bad)
+        good = GuardedState(inner, jnp.minimum(state.factor * RECOVER, 1.0), jnp.zeros_like(state.failures))
+        bad = GuardedState(state.inner.at_rest(theta), state.factor * SHORTEN, state.failures + 1)
+        info = eqx.tree_at(
+            lambda info: (info.step_norm, info.accepted),
+            info,
+            (jnp.where(finite, info.step_norm, 0.0), finite),
+        )
+        return jnp.where(finite, trial, theta), choose(good, bad), GuardedInfo(info, trial_loss)

@@ -1,0 +1,109 @@
+"""What a method is: three verbs. What a scheme is: a method that holds choices."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from .. import _check
+from .._factorise import AbstractFactorisation
+from .._filters import AbstractFilter
+from .._frame import Frame, Sample
+from .._inner_product import AbstractInnerProduct, AbstractMetric
+from .._integral import AbstractLoss
+from .._momentum import AbstractMomentum
+from .._retraction import AbstractRetraction
+from .._state import Info, State
+from .._step_size import AbstractStepSize
+from .._transport import AbstractTransport
+from .._types import Parametrisation, Vector
+
+
+class AbstractMethod(eqx.Module):
+    """Pure verbs, to be jitted, vmapped and scanned over at will."""
+
+    @abc.abstractmethod
+    def init(self, theta: Vector) -> Any:
+        """The state before the first step."""
+
+    @abc.abstractmethod
+    def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
+        """The points that one step sees."""
+
+    @abc.abstractmethod
+    def step(
+        self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: Any, sample: Sample
+    ) -> tuple[Vector, Any, Info]:
+        """One step: the new parameters, the new state, and what a plot needs."""
+
+
+class Choices(eqx.Module):
+    """The parts of a method."""
+
+    W: AbstractMetric
+    X: AbstractInnerProduct | None
+    """The inner product of the momentum; None where it is W."""
+    transport: AbstractTransport
+    filter: AbstractFilter
+    factorisation: AbstractFactorisation | None
+    step_size: AbstractStepSize
+    momentum: AbstractMomentum
+    retraction: AbstractRetraction
+
+    def __check_init__(self):
+        _check.kind("W", self.W, AbstractMetric, "an inner product, such as riesz.L2()")
+        if self.X is not None:
+            _check.kind("X", self.X, AbstractInnerProduct, "an inner product, such as riesz.L2(), or None")
+        _check.kind("filter", self.filter, AbstractFilter, "a filter, such as riesz.Floor(1e-8)")
+        if self.factorisation is not None:
+            _check.kind(
+                "factorisation",
+                self.factorisation,
+                AbstractFactorisation,
+                "riesz.QRSVD(), riesz.Gram() or None",
+            )
+        _check.kind("step_size", self.step_size, AbstractStepSize, "a step size, such as riesz.Clipped(0.1)")
+        _check.kind("retraction", self.retraction, AbstractRetraction, "a retraction, such as riesz.Straight()")
+        if self.retraction.changes_gauge and not self.transport.follows_gauge:
+            raise ValueError(
+                "retraction changes the generating system, which a quasi method cannot follow: "
+                "use the projected or the difference variant."
+            )
+
+    def frame(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, sample: Sample) -> Frame:
+        """The frame at theta under these choices."""
+        return Frame(loss, D, theta, sample, W=self.W, X=self.X, filter=self.filter, factorisation=self.factorisation)
+
+
+class AbstractScheme(AbstractMethod):
+    """A scheme with its choices: a method of the paper."""
+
+    choices: eqx.AbstractVar[Choices]
+
+    def init(self, theta: Vector) -> State:
+        """No momentum, k = 1."""
+        return State.start(theta)
+
+    def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
+        """The points of the loss, and of W and X where they have measures of their own."""
+        own = [None, None] if key is None else list(jax.random.split(jax.random.fold_in(key, -1)))
+        W, X = self.choices.W, self.choices.X
+        return Sample(
+            loss.draw(key, D, theta),
+            W.draw(own[0], D, theta),
+            None if X is None else X.draw(own[1], D, theta),
+        )
+
+
+def narrate(frame: Frame, space: Any, covector: Vector, theta: Vector, alpha: jax.Array) -> Info:
+    """What a step from the frame to theta tells: the space and covector of its gradient, and its length."""
+    return Info(
+        loss=frame.value,
+        gradient_norm=jnp.linalg.norm(covector),
+        step_norm=jnp.linalg.norm(theta - frame.theta),
+        alpha=alpha,
+        rank=space.rank,
+        accepted=jnp.asarray(True),
+    )

@@ -1,0 +1,40 @@
+"""Natural Nesterov I: NN-I, NN-I-FD, QNN-I, and classical Nesterov."""
+
+import jax
+
+from .._frame import Sample
+from .._integral import AbstractLoss
+from .._state import Info, State
+from .._step_size import Search
+from .._types import Parametrisation, Vector
+from ._base import AbstractScheme, Choices, narrate
+
+
+class NesterovOne(AbstractScheme):
+    r"""$w_k = R(v_k + \beta_k\, \psi^{(k)T} d_k)$, then $v_{k+1} = R(w_k - \alpha_k\, \mathrm{grad}\, L(w_k))$.
+
+    Two frames, so twice the work of a natural gradient step unless the transport is `Quasi`.
+    """
+
+    choices: Choices
+
+    def step(
+        self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: State, sample: Sample
+    ) -> tuple[Vector, State, Info]:
+        """Drift from theta_k to y_k, then a natural gradient step from y_k."""
+        choose = self.choices
+        here = choose.frame(loss, D, theta, sample)
+        d = choose.transport(here, state)
+        y, drift = choose.retraction(here, choose.momentum(state.k) * d)
+
+        there = choose.frame(loss, D, y, sample)
+        g = there.representer(there.differential)
+
+        def trial(alpha: jax.Array) -> jax.Array:
+            return loss.value(D(choose.retraction(there, -alpha * g)[0]), sample.terms)
+
+        covector = there.covector(there.differential)
+        alpha = choose.step_size(Search(g, trial, there.value, covector @ g))
+        theta_next, descent = choose.retraction(there, -alpha * g)
+        state = State(theta, drift + descent, alpha, state.k + 1)
+        return theta_next, state, narrate(here, there.W, covector, theta_next, alpha)

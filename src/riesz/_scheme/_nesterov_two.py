@@ -1,0 +1,44 @@
+"""Natural Nesterov II: NN-II, NN-II-FD, QNN-II."""
+
+import jax
+
+from .._frame import Sample
+from .._integral import AbstractLoss
+from .._state import Info, State
+from .._step_size import Search
+from .._types import Parametrisation, Vector
+from ._base import AbstractScheme, Choices, narrate
+
+
+class NesterovTwo(AbstractScheme):
+    r"""$w_k = R(v_k + \Delta_k)$, then $v_{k+1} = R(v_k + \Delta_k - \alpha_k\, \mathcal{R}_{T_k} L'(w_k))$.
+
+    With $\Delta_k = \beta_k\, \psi^{(k)T} d_k$. The differential at $w_k$ is represented in the tangent space
+    at $v_k$, so one frame serves both; at $w_k$ a forward pass is enough.
+    """
+
+    choices: Choices
+
+    def step(
+        self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: State, sample: Sample
+    ) -> tuple[Vector, State, Info]:
+        """Look ahead to y_k, then step from theta_k."""
+        choose = self.choices
+        here = choose.frame(loss, D, theta, sample)
+        drift = choose.momentum(state.k) * choose.transport(here, state)
+        y, _ = choose.retraction(here, drift)
+
+        there = choose.frame(loss, D, y, sample)
+        g = here.representer(there.differential)
+
+        def trial(alpha: jax.Array) -> jax.Array:
+            return loss.value(D(choose.retraction(here, drift - alpha * g)[0]), sample.terms)
+
+        covector = here.covector(there.differential)
+        alpha = choose.step_size(Search(g, trial, there.value, covector @ g))
+        theta_next, delta = choose.retraction(here, drift - alpha * g)
+        return (
+            theta_next,
+            State(theta, delta, alpha, state.k + 1),
+            narrate(here, here.W, covector, theta_next, alpha),
+        )

@@ -1,0 +1,33 @@
+"""The types that the whole package speaks."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Inexact, PRNGKeyArray, Shaped
+
+Vector: TypeAlias = Float[Array, " d"]
+"""Parameters theta, tangent coefficients delta, covectors: elements of R^d."""
+
+Rows: TypeAlias = Float[Array, "rows d"]
+"""The weighted rows Psi of a tangent space."""
+
+Scalar: TypeAlias = Inexact[Array, ""]
+Key: TypeAlias = PRNGKeyArray | Shaped[Array, "2"]
+
+Function: TypeAlias = Callable[[Any], Any]
+"""A function v in V: a Python function from a point to a scalar or a vector."""
+
+Parametrisation: TypeAlias = Callable[[Any], Function]
+"""D: `D(theta)` returns a function."""
+
+Operator: TypeAlias = Callable[[Function], Function]
+"""A or L_x: `A(v)` is a function."""
+
+
+def leaf(number: Any) -> Array:
+    """A number as a pytree leaf: traced, so that changing it compiles nothing.
+
+    It stays weakly typed, so that it never promotes float32 parameters.
+    """
+    return jnp.asarray(number)
