@@ -1,5 +1,7 @@
 """Checks of what users hand in: each failure is one sentence that names the argument."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -8,14 +10,54 @@ import numpy as np
 from jax.core import Tracer
 
 
+class Mismatch(ValueError):
+    """Parts that do not fit together, found while a user's function is traced, in a sentence that says so."""
+
+
 def is_traced(value: Any) -> bool:
     """Whether the value is abstract, so that it has a shape but no numbers to check."""
     return isinstance(value, Tracer)
 
 
+def shown(value: Any) -> str:
+    """A value as a message shows it: itself where that is short, else what it is."""
+    if getattr(value, "shape", ()) != () or isinstance(value, jax.ShapeDtypeStruct):
+        return f"an array of shape {value.shape} and dtype {value.dtype}"
+    text = repr(value)
+    return text if len(text) <= 80 and "\n" not in text else f"an object of type {type(value).__name__}"
+
+
+@contextlib.contextmanager
+def explained(sentence: str) -> Iterator[None]:
+    """Put a sentence in front of whatever a user's function raises while it is traced."""
+    try:
+        yield
+    except Mismatch:
+        raise
+    except (TypeError, ValueError, IndexError) as error:
+        cause = (str(error).splitlines() or [""])[0].rstrip(".")
+        raise ValueError(f"{sentence}: {cause if len(cause) <= 120 else cause[:118] + '..'}.") from error
+
+
+def leaf(value: Any) -> Any:
+    """A number as a pytree leaf: traced, so that changing it compiles nothing.
+
+    It stays weakly typed, so that it never promotes float32 parameters. What is no number is returned unchanged,
+    for the check that knows its name.
+    """
+    if isinstance(value, str):
+        return value
+    try:
+        return jnp.asarray(float(value) if isinstance(value, np.floating) else value)
+    except (TypeError, ValueError):
+        return value
+
+
 def array(name: str, value: Any) -> jax.Array:
     """The value as a JAX array of real numbers."""
     try:
+        if any(isinstance(entry, str | bytes) for entry in jax.tree.leaves(value)):
+            raise TypeError("text")
         result = jnp.asarray(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be an array of numbers, not {type(value).__name__}.") from error
@@ -39,27 +81,46 @@ def finite_rows(name: str, value: jax.Array) -> None:
         raise ValueError(f"{name} must be finite, but row {int(np.argmin(good))} is not.")
 
 
-def number(name: str, value: Any, *, above: float | None = None, least: float | None = None) -> Any:
+def number(
+    name: str, value: Any, *, above: float | None = None, least: float | None = None, below: float | None = None
+) -> Any:
     """A finite real number within its bounds, returned unchanged; arrays are checked entry by entry."""
-    if isinstance(value, bool | str) or value is None:
+    if isinstance(value, str) or value is None:
         raise TypeError(f"{name} must be a number, not {value!r}.")
     result = array(name, value)
+    if result.dtype == bool:
+        raise TypeError(f"{name} must be a number, not {shown(value)}.")
     if is_traced(result):
         return value
     entries = np.asarray(result)
-    if not np.isfinite(entries).all():
-        raise ValueError(f"{name} must be finite, but it is {value}.")
-    if above is not None and not (entries > above).all():
-        raise ValueError(f"{name} must be greater than {above:g}, but it is {value}.")
-    if least is not None and not (entries >= least).all():
-        raise ValueError(f"{name} must be at least {least:g}, but it is {value}.")
+
+    def demand(kept: Any, rule: str) -> None:
+        if not kept.all():
+            found = f"it is {entries}" if entries.ndim == 0 else f"it holds {entries[~kept][0]}"
+            raise ValueError(f"{name} must be {rule}, but {found}.")
+
+    demand(np.isfinite(entries), "finite")
+    if above is not None:
+        demand(entries > above, f"greater than {above:g}")
+    if least is not None:
+        demand(entries >= least, f"at least {least:g}")
+    if below is not None:
+        demand(entries < below, f"less than {below:g}")
+    return value
+
+
+def scalar(name: str, value: Any, **bounds: float) -> Any:
+    """A single number within its bounds, returned unchanged."""
+    shape = array(name, number(name, value, **bounds)).shape
+    if shape != ():
+        raise ValueError(f"{name} must be a single number, but its shape is {shape}.")
     return value
 
 
 def count(name: str, value: Any, *, least: int = 1) -> int:
     """A whole number, at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be a whole number, not {value!r}.")
+        raise TypeError(f"{name} must be a whole number, not {shown(value)}.")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, but it is {value}.")
     return int(value)
@@ -68,12 +129,21 @@ def count(name: str, value: Any, *, least: int = 1) -> int:
 def function(name: str, value: Any) -> Any:
     """A callable, returned unchanged."""
     if not callable(value):
-        raise TypeError(f"{name} must be a function, not {value!r}.")
+        raise TypeError(f"{name} must be a function, not {shown(value)}.")
     return value
 
 
 def kind(name: str, value: Any, cls: type, examples: str) -> Any:
     """An instance of `cls`, returned unchanged; `examples` says what would have been right."""
     if not isinstance(value, cls):
-        raise TypeError(f"{name} must be {examples}, not {value!r}.")
+        raise TypeError(f"{name} must be {examples}, not {shown(value)}.")
+    return value
+
+
+def key(name: str, value: Any) -> Any:
+    """One random key of either style, returned unchanged."""
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+    if not (shape == () if typed else dtype == np.uint32 and len(shape or ()) == 1):
+        raise TypeError(f"{name} must be one random key, such as jax.random.key(0), not {shown(value)}.")
     return value

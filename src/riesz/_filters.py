@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from . import _check
-from ._types import leaf
 
 
 class AbstractFilter(eqx.Module):
@@ -32,7 +31,7 @@ class Cutoff(AbstractFilter):
     ```
     """
 
-    eps: jax.Array = eqx.field(converter=leaf)
+    eps: jax.Array = eqx.field(converter=_check.leaf)
 
     def __check_init__(self):
         _check.number("eps", self.eps, least=0.0)
@@ -50,7 +49,7 @@ class Shift(AbstractFilter):
     ```
     """
 
-    eps: jax.Array = eqx.field(converter=leaf)
+    eps: jax.Array = eqx.field(converter=_check.leaf)
 
     def __check_init__(self):
         _check.number("eps", self.eps, above=0.0)
@@ -69,7 +68,7 @@ class Floor(AbstractFilter):
     ```
     """
 
-    eps: jax.Array = eqx.field(converter=leaf)
+    eps: jax.Array = eqx.field(converter=_check.leaf)
 
     def __check_init__(self):
         _check.number("eps", self.eps, above=0.0)

@@ -25,6 +25,23 @@ class Sample(eqx.Module):
     X: Points | None = None
 
 
+def draw_sample(
+    loss: AbstractLoss,
+    D: Parametrisation,
+    theta: Vector,
+    key: Any,
+    W: AbstractMetric,
+    X: AbstractMetric | None = None,
+) -> Sample:
+    """The points of one step: those of the loss, and of W and X where they have measures of their own."""
+    keys = (None, None, None) if key is None else jax.random.split(key, 3)
+    return Sample(
+        loss.draw(keys[0], D, theta),
+        W.draw(keys[1], D, theta),
+        None if X is None else X.draw(keys[2], D, theta),
+    )
+
+
 class Frame:
     """Everything a step may ask at theta, computed when it is first asked for, and once.
 
@@ -137,12 +154,8 @@ def tangent_space(
     space.gram, space.rank, space.norm(delta), space.riesz(covector)
     ```
     """
-    W = W or L2()
+    W = L2() if W is None else W
+    filter = Floor(1e-8) if filter is None else filter
     check_problem(loss, D, theta, key)
-    sample = Sample(loss.draw(key, D, theta), W.draw(key, D, theta))
-    return W.space(
-        Frame(loss, D, theta, sample, W=W, filter=filter or Floor(1e-8)),
-        sample.W,
-        filter or Floor(1e-8),
-        factorisation,
-    )
+    sample = draw_sample(loss, D, theta, key, W)
+    return Frame(loss, D, theta, sample, W=W, filter=filter, factorisation=factorisation).W

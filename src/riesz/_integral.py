@@ -16,7 +16,7 @@ from . import _check
 from ._features import features, flat
 from ._measures import AbstractMeasure, Points
 from ._operators import identity
-from ._types import Function, Operator, Parametrisation, Vector, leaf
+from ._types import Function, Operator, Parametrisation, Vector
 
 
 def _takes_data(density: Callable[..., Any]) -> bool:
@@ -61,18 +61,21 @@ class AbstractLoss(eqx.Module):
         _check.function("v", v)
         if self.drawn and key is None:
             raise ValueError("key must be given: the loss draws its points anew each time.")
+        if key is not None:
+            _check.key("key", key)
         none = lambda theta: v
         return self.value(v, self.draw(key, none, jnp.zeros(0)))
 
     def __add__(self, other: Any) -> "AbstractLoss":
-        if not isinstance(other, AbstractLoss):
-            return NotImplemented
+        _check.kind("the other side of +", other, AbstractLoss, "a loss")
         return Loss(self.terms + other.terms)
+
+    __radd__ = __add__
 
     def __mul__(self, factor: Any) -> "AbstractLoss":
         if isinstance(factor, AbstractLoss):
             raise TypeError("a loss can be multiplied by a number, not by another loss.")
-        _check.number("the factor of a loss", factor, above=0.0)
+        _check.scalar("the factor of a loss", factor, above=0.0)
         return Loss(tuple(term.scaled(factor) for term in self.terms))
 
     __rmul__ = __mul__
@@ -82,6 +85,9 @@ class AbstractLoss(eqx.Module):
 
     def __sub__(self, other: Any) -> Any:
         raise ValueError("losses cannot be subtracted: the sign belongs in the density.")
+
+    __rsub__ = __sub__
+    __array_ufunc__ = None  # so that NumPy's arrays leave arithmetic to the loss
 
 
 class Loss(AbstractLoss):
@@ -119,7 +125,7 @@ class Integral(AbstractLoss):
         self.density = _check.function("density", density)
         self.over = _check.kind("over", over, AbstractMeasure, "a measure, such as riesz.points(x, data=y)")
         self.operator = _check.function("operator", operator)
-        self.factor = leaf(1.0)
+        self.factor = _check.leaf(1.0)
 
     @property
     def terms(self) -> "tuple[Integral, ...]":
@@ -128,7 +134,7 @@ class Integral(AbstractLoss):
 
     def scaled(self, factor: Any) -> "Integral":
         """The term with a positive factor in front."""
-        return eqx.tree_at(lambda term: term.factor, self, leaf(factor * self.factor))
+        return eqx.tree_at(lambda term: term.factor, self, _check.leaf(factor) * self.factor)
 
     def draw_points(self, key: Any, D: Parametrisation, theta: Vector) -> Points:
         """The term's points for one step, its factor in their weights."""
@@ -183,24 +189,47 @@ class Integral(AbstractLoss):
             return not np.any(np.asarray(value))
 
 
-def check_problem(loss: Any, D: Any, theta: jax.Array, key: Any) -> None:
+def check_term(where: str, term: Integral, over: Points, D: Parametrisation, theta: jax.Array) -> None:
+    """Refuse a term, the shapes of its points and a model that do not fit together."""
+    for part, array in (("points", over.x), ("weights", over.weights)):
+        if array.dtype != theta.dtype:
+            raise TypeError(
+                f"theta and the {part} of {where} must have one dtype, but they are {theta.dtype} and {array.dtype}."
+            )
+    point, *rest = (jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (over.x, over.data) if a is not None)
+    with _check.explained(f"D and operator must accept the points of {where}, but fail at shape {point.shape}"):
+        z = jax.eval_shape(lambda theta, x: term.operator(D(theta))(x), theta, point)
+    if not hasattr(z, "shape") or not jnp.issubdtype(z.dtype, jnp.floating):
+        raise TypeError(f"D must give functions with real values: in {where}, (A v)(x) is {_check.shown(z)}.")
+    if z.dtype != theta.dtype:
+        raise TypeError(f"theta and D's values in {where} must have one dtype, not {theta.dtype} and {z.dtype}.")
+    data = (rest or [None]) if _takes_data(term.density) else []
+    lacking = ", whose over carries no data" if data == [None] else ""
+    with _check.explained(f"density must be a function of z or of (z, data), but it fails in {where}{lacking}"):
+        out = jax.eval_shape(term.density, z, *data)
+    if getattr(out, "shape", None) != () or not jnp.issubdtype(out.dtype, jnp.floating):
+        raise ValueError(f"density must return a real scalar, but in {where} it returns {_check.shown(out)}.")
+
+
+def check_problem(loss: Any, D: Any, theta: Any, key: Any) -> None:
     """Refuse a loss, a parametrisation and a start that do not fit together, before anything is compiled."""
     _check.kind("loss", loss, AbstractLoss, "a loss, such as riesz.least_squares(over)")
     _check.function("D", D)
-    if loss.drawn and key is None:
+    if not hasattr(theta, "dtype") or theta.ndim != 1 or not jnp.issubdtype(theta.dtype, jnp.floating):
+        raise TypeError(f"theta must be a vector of floating-point numbers, not {_check.shown(theta)}.")
+    _check.finite_rows("theta", theta)
+    if key is not None:
+        _check.key("key", key)
+    elif loss.drawn:
         raise ValueError("key must be given, such as jax.random.key(0): the loss draws its points each step.")
+
+    def look(theta: Any) -> None:
+        v = D(theta)
+        if not callable(v):
+            raise _check.Mismatch(f"D must return a function, but D(theta) is {_check.shown(v)}.")
+
+    with _check.explained(f"D must turn theta into a function, but it fails at shape {theta.shape}"):
+        jax.eval_shape(look, theta)
     sample = jax.eval_shape(lambda: loss.draw(key, D, theta))
     for index, (term, over) in enumerate(zip(loss.terms, sample, strict=True)):
-        where = f"term {index} of the loss" if len(loss.terms) > 1 else "the loss"
-        if over.x.dtype != theta.dtype:
-            raise TypeError(
-                f"theta and the points of {where} must have one dtype, but they are {theta.dtype} and {over.x.dtype}."
-            )
-        point, *rest = (jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (over.x, over.data) if a is not None)
-        z = jax.eval_shape(lambda theta, x, term=term: term.operator(D(theta))(x), theta, point)
-        if not hasattr(z, "shape") or not jnp.issubdtype(z.dtype, jnp.floating):
-            raise TypeError(f"D must give functions with real values: in {where}, (A v)(x) is {z}.")
-        data = (rest or [None]) if _takes_data(term.density) else []
-        out = jax.eval_shape(term.density, z, *data)
-        if getattr(out, "shape", None) != ():
-            raise ValueError(f"density must return a scalar, but in {where} it returns {out}.")
+        check_term(f"term {index} of the loss" if len(loss.terms) > 1 else "the loss", term, over, D, theta)

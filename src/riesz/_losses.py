@@ -16,13 +16,13 @@ from ._types import Function, Operator
 def _matched(loss: str, z: jax.Array, data: Any) -> tuple[jax.Array, jax.Array]:
     """The value and the data in one shape; (1,) and () are equal, any other difference is an error."""
     if data is None:
-        raise ValueError(f"over must carry data for {loss}, such as riesz.points(x, data=y).")
+        raise _check.Mismatch(f"over must carry data for {loss}, such as riesz.points(x, data=y).")
     data = jnp.asarray(data, z.dtype)
     if z.shape == data.shape:
         return z, data
     if z.size == data.size == 1:
         return z.reshape(()), data.reshape(())
-    raise ValueError(f"data must match the model in {loss}: values are {z.shape}, data is {data.shape} per point.")
+    raise _check.Mismatch(f"data must match the model in {loss}: values are {z.shape}, data is {data.shape} per point.")
 
 
 def _half_squared_error(z: jax.Array, data: Any) -> jax.Array:
@@ -57,7 +57,7 @@ class Residual(eqx.Module):
             z = image(x)
             f = jnp.asarray(self.source(x) if callable(self.source) else self.source, z.dtype)
             if f.shape not in ((), z.shape) and not f.size == z.size == 1:
-                raise ValueError(f"source must match A v in residual: {z.shape} and {f.shape} per point.")
+                raise _check.Mismatch(f"source must match A v in residual: {z.shape} and {f.shape} per point.")
             return z - jnp.broadcast_to(f, z.shape) if f.shape == () else z - f.reshape(z.shape)
 
         return residual

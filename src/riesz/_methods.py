@@ -1,7 +1,7 @@
 """The named methods: one-line compositions of a scheme, a transport and choices."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -56,6 +56,7 @@ def _choices(
     )
 
 
+@runtime_checkable
 class NaturalMethod(Protocol):
     """The keywords that all natural methods share; None stands for the default that the docstring names."""
 
@@ -87,10 +88,11 @@ _KEYWORDS = """
     """
 
 
-def _natural(name: str, meaning: str, scheme: Any, transport: Any, beta: Any) -> NaturalMethod:
-    """A scheme with a transport, as a function of the remaining choices."""
-    # Rules are made when a method is: their numbers take the precision that is switched on by then.
-    default = beta
+def _natural(name: str, scheme: Any, transport: Any, default: Any, meaning: str) -> NaturalMethod:
+    """A scheme with a transport, as a function of the remaining choices.
+
+    The default momentum is made when the method is: its numbers take the precision that is switched on by then.
+    """
 
     def method(
         beta: Any = None,
@@ -101,12 +103,11 @@ def _natural(name: str, meaning: str, scheme: Any, transport: Any, beta: Any) ->
         retraction: AbstractRetraction | None = None,
         factorisation: AbstractFactorisation | None = None,
     ) -> AbstractMethod:
-        momentum = default() if beta is None else as_momentum(beta)
+        momentum = as_momentum(default() if beta is None else beta)
         return scheme(_choices(transport, momentum, W, X, filter, step_size, retraction, factorisation))
 
-    written = {ConstantMomentum: "0.5", NesterovMomentum: "`NesterovMomentum()`", _still: "0"}[default]
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"{meaning}\n{_KEYWORDS.format(beta=written)}"
+    method.__doc__ = f"{meaning}\n{_KEYWORDS.format(beta=_WRITTEN[default])}"
     METHODS[name] = method
     return method
 
@@ -115,56 +116,30 @@ def _still() -> ConstantMomentum:
     return ConstantMomentum(0.0)
 
 
-ngd = _natural("ngd", "Natural gradient descent: theta - alpha G^+ grad L.", HeavyBall, Quasi(), _still)
-nhb = _natural(
-    "nhb",
-    "Natural heavy ball: momentum projected from the last tangent space.",
-    HeavyBall,
-    Projected(),
-    ConstantMomentum,
-)
-nhb_fd = _natural(
-    "nhb_fd",
-    "Natural heavy ball with the functional difference v_k - v_{k-1}.",
-    HeavyBall,
-    Difference(),
-    ConstantMomentum,
-)
-qnhb = _natural("qnhb", "Quasi-natural heavy ball: momentum kept in parameters.", HeavyBall, Quasi(), ConstantMomentum)
-nn1 = _natural(
-    "nn1",
-    "Natural Nesterov I: the gradient in the tangent space at w_k.",
-    NesterovOne,
-    Projected(),
-    NesterovMomentum,
-)
-nn1_fd = _natural(
-    "nn1_fd",
-    "Natural Nesterov I with the functional difference.",
-    NesterovOne,
-    Difference(),
-    NesterovMomentum,
-)
-qnn1 = _natural(
-    "qnn1", "Quasi-natural Nesterov I: momentum kept in parameters.", NesterovOne, Quasi(), NesterovMomentum
-)
-nn2 = _natural(
-    "nn2",
-    "Natural Nesterov II: the differential at w_k in the tangent space at v_k.",
-    NesterovTwo,
-    Projected(),
-    NesterovMomentum,
-)
-nn2_fd = _natural(
-    "nn2_fd",
-    "Natural Nesterov II with the functional difference.",
-    NesterovTwo,
-    Difference(),
-    NesterovMomentum,
-)
-qnn2 = _natural(
-    "qnn2", "Quasi-natural Nesterov II: momentum kept in parameters.", NesterovTwo, Quasi(), NesterovMomentum
-)
+_WRITTEN = {_still: "0", ConstantMomentum: "0.5", NesterovMomentum: "`NesterovMomentum()`"}
+
+# fmt: off
+ngd = _natural("ngd", HeavyBall, Quasi(), _still,
+    "Natural gradient descent: theta - alpha G^+ grad L.")
+nhb = _natural("nhb", HeavyBall, Projected(), ConstantMomentum,
+    "Natural heavy ball: momentum projected from the last tangent space.")
+nhb_fd = _natural("nhb_fd", HeavyBall, Difference(), ConstantMomentum,
+    "Natural heavy ball with the functional difference v_k - v_{k-1}.")
+qnhb = _natural("qnhb", HeavyBall, Quasi(), ConstantMomentum,
+    "Quasi-natural heavy ball: momentum kept in parameters.")
+nn1 = _natural("nn1", NesterovOne, Projected(), NesterovMomentum,
+    "Natural Nesterov I: the gradient in the tangent space at w_k.")
+nn1_fd = _natural("nn1_fd", NesterovOne, Difference(), NesterovMomentum,
+    "Natural Nesterov I with the functional difference.")
+qnn1 = _natural("qnn1", NesterovOne, Quasi(), NesterovMomentum,
+    "Quasi-natural Nesterov I: momentum kept in parameters.")
+nn2 = _natural("nn2", NesterovTwo, Projected(), NesterovMomentum,
+    "Natural Nesterov II: the differential at w_k in the tangent space at v_k.")
+nn2_fd = _natural("nn2_fd", NesterovTwo, Difference(), NesterovMomentum,
+    "Natural Nesterov II with the functional difference.")
+qnn2 = _natural("qnn2", NesterovTwo, Quasi(), NesterovMomentum,
+    "Quasi-natural Nesterov II: momentum kept in parameters.")
+# fmt: on
 
 
 def _parametric(scheme: Any, metric: AbstractMetric, beta: Any, step_size: Any, filter: Any = None) -> AbstractMethod:

@@ -15,12 +15,15 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from . import _check
-from ._integral import AbstractLoss, check_problem
+from ._features import evaluate
+from ._inner_product import AbstractMetric, GaussNewton, InnerProduct
+from ._integral import AbstractLoss, Integral, check_problem, check_term
 from ._methods import as_method, nhb
 from ._result import Result, Solution, SolveError
 from ._run import Problem, Run
 from ._safeguard import Safeguard
-from ._scheme import AbstractMethod, AbstractScheme
+from ._scheme import AbstractMethod, AbstractScheme, Choices
+from ._step_size import Search
 from ._types import Key, Parametrisation, Vector
 
 _warned = threading.Event()
@@ -51,14 +54,18 @@ def _check_metrics(metrics: Any, theta: jax.Array) -> dict[str, Callable[[Any], 
     if metrics is None:
         return {}
     if not isinstance(metrics, dict):
-        raise TypeError(f"metrics must be a dictionary of functions of theta, not {metrics!r}.")
+        raise TypeError(f"metrics must be a dictionary of functions of theta, not {_check.shown(metrics)}.")
+    for name in metrics:
+        _check.kind("every name in metrics", name, str, "text")
     taken = {"loss", "gradient_norm", "step_norm", "alpha", "rank", "accepted", "seconds"} & set(metrics)
     if taken:
         raise ValueError(f"metrics must not be named {', '.join(sorted(taken))}: the history has that column.")
     for name, f in metrics.items():
-        shape = jax.eval_shape(_check.function(f"metrics[{name!r}]", f), theta)
-        if getattr(shape, "shape", None) != ():
-            raise ValueError(f"metrics[{name!r}] must return a scalar, but it returns {shape}.")
+        _check.function(f"metrics[{name!r}]", f)
+        with _check.explained(f"metrics[{name!r}] must be a function of theta that JAX can trace, but it fails"):
+            value = jax.eval_shape(f, theta)
+        if getattr(value, "shape", None) != ():
+            raise ValueError(f"metrics[{name!r}] must return a scalar, but it returns {_check.shown(value)}.")
     return dict(metrics)
 
 
@@ -66,39 +73,80 @@ def _check_target(target: Any, metrics: dict[str, Any]) -> Any:
     if isinstance(target, dict):
         unknown = set(target) - set(metrics)
         if unknown or not target:
-            raise ValueError(f"target must name metrics; there is no metric {', '.join(sorted(unknown)) or 'in it'}.")
-        return {name: float(_check.number(f"target[{name!r}]", value)) for name, value in target.items()}
-    return None if target is None else float(_check.number("target", target))
+            names = ", ".join(sorted(map(str, unknown))) or "in it"
+            raise ValueError(f"target must name metrics; there is no metric {names}.")
+        return {name: float(_check.scalar(f"target[{name!r}]", value)) for name, value in target.items()}
+    return None if target is None else float(_check.scalar("target", target))
+
+
+def _check_choices(choices: Choices, theta: jax.Array) -> None:
+    """Refuse parts whose numbers are not single ones in the precision of theta."""
+    number = jax.ShapeDtypeStruct((), theta.dtype)
+    parts: dict[str, tuple[Callable[..., Any], Any, Any]] = {
+        "filter": (choices.filter, theta, theta),
+        "beta": (choices.momentum, jnp.zeros((), int), number),
+        "step_size": (lambda g: choices.step_size(Search(g, lambda alpha: alpha, g[0], g[0])), theta, number),
+    }
+    for name, (part, argument, expected) in parts.items():
+        with _check.explained(f"{name} must be made of single numbers, but it fails"):
+            found = jax.eval_shape(part, argument)
+        if found.shape != expected.shape:
+            raise ValueError(f"{name} must be made of single numbers, but it gives shape {found.shape}.")
+        if not found.weak_type and jnp.promote_types(found.dtype, theta.dtype) != theta.dtype:
+            raise TypeError(f"theta and {name} must have one dtype, but they are {theta.dtype} and {found.dtype}.")
+
+
+def _check_metric(name: str, metric: AbstractMetric, loss: AbstractLoss, D: Any, theta: Any, key: Any) -> None:
+    """Refuse an inner product that does not fit the problem."""
+    if metric.drawn and key is None:
+        raise ValueError(f"key must be given, such as jax.random.key(0): {name} draws its points each step.")
+    if isinstance(metric, GaussNewton):
+        linear = []
+
+        def look(theta: Any) -> None:
+            for term, over in zip(loss.terms, loss.draw(key, D, theta), strict=True):
+                linear.append(term.is_linear(evaluate(D, term.operator, theta, over.x), over))
+
+        jax.eval_shape(look, theta)
+        if all(linear):
+            raise ValueError(f"{name}=GaussNewton() has no metric here: every density of the loss is linear.")
+    if isinstance(metric, InnerProduct):
+        density = (lambda z: jnp.sum(z**2)) if metric.density is None else metric.density
+        for over in [term.over for term in loss.terms] if metric.over is None else [metric.over]:
+            term = Integral(density, over, metric.operator)
+            check_term(name, term, jax.eval_shape(lambda term=term: term.draw_points(key, D, theta)), D, theta)
 
 
 def _prepare(
     loss: Any, D: Any, theta: jax.Array, method: Any, max_steps: Any, target: Any, tolerance: Any,
-    max_seconds: Any, metrics: Any, key: Any,
+    max_seconds: Any, metrics: Any, key: Any, progress: Any,
 ) -> tuple[Problem, Any, dict[str, Any]]:  # fmt: skip
     """Check everything before anything is compiled; `theta` is one start."""
-    method = nhb() if method is None else as_method(method)
-    _check.kind("method", method, AbstractScheme, "one of the methods in riesz.METHODS")
+    if method is not None and not isinstance(method, str):
+        _check.kind("method", method, AbstractScheme, "a method, such as riesz.nhb(), or its name")
+    scheme: Any = nhb() if method is None else as_method(method)
     check_problem(loss, D, theta, key)
-    own = [metric for metric in (method.choices.W, method.choices.X) if metric is not None]
-    drawn = loss.drawn or any(metric.drawn for metric in own)
-    if drawn and key is None:
-        raise ValueError("key must be given, such as jax.random.key(0): an inner product draws its points each step.")
+    _check_choices(scheme.choices, theta)
+    own = {name: metric for name in ("W", "X") if (metric := getattr(scheme.choices, name)) is not None}
+    for name, metric in own.items():
+        _check_metric(name, metric, loss, D, theta, key)
+    drawn = loss.drawn or any(metric.drawn for metric in own.values())
     if max_seconds is not None:
-        _check.number("max_seconds", max_seconds, above=0.0)
+        _check.scalar("max_seconds", max_seconds, above=0.0)
+    if progress not in (True, False, "auto"):
+        raise ValueError(f'progress must be True, False or "auto", not {_check.shown(progress)}.')
     checked = _check_metrics(metrics, theta)
     options = {
         "max_steps": _check.count("max_steps", max_steps, least=0),
         "target": _check_target(target, checked),
-        "tolerance": None if tolerance is None else _check.number("tolerance", tolerance, least=0.0),
+        "tolerance": None if tolerance is None else _check.scalar("tolerance", tolerance, least=0.0),
         "metrics": checked,
     }
     _check_precision(theta.dtype)
-    return Problem(loss, D, Safeguard(method), drawn), key if drawn else None, options
+    return Problem(loss, D, Safeguard(scheme), drawn), key if drawn else None, options
 
 
 def _bar(progress: Any, total: int, unit: str) -> Any:
-    if progress not in (True, False, "auto"):
-        raise ValueError(f'progress must be True, False or "auto", not {progress!r}.')
     disable = None if progress == "auto" else not progress
     return tqdm(total=total, unit=unit, disable=disable, dynamic_ncols=True)
 
@@ -146,7 +194,9 @@ def minimise(
     theta0 = _check_start(theta0, 1, "theta0")
     if callback is not None:
         _check.function("callback", callback)
-    problem, key, options = _prepare(loss, D, theta0, method, max_steps, target, tolerance, max_seconds, metrics, key)
+    problem, key, options = _prepare(
+        loss, D, theta0, method, max_steps, target, tolerance, max_seconds, metrics, key, progress
+    )
     with _bar(progress, options["max_steps"], "step") as bar:
         run = Run(problem, theta0, key, **options)
         try:
@@ -230,7 +280,7 @@ def minimise_many(
     """
     thetas = _check_start(thetas, 2, "thetas")
     problem, key, options = _prepare(
-        loss, D, thetas[0], method, max_steps, target, tolerance, max_seconds, metrics, key
+        loss, D, thetas[0], method, max_steps, target, tolerance, max_seconds, metrics, key, progress
     )
     workers = _check.count("threads", os.cpu_count() or 1 if threads is None else threads)
     runs = [Run(problem, theta, key, **options) for theta in thetas]

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 
 from . import _check
-from ._types import leaf
 
 
 class AbstractMomentum(eqx.Module):
@@ -24,7 +23,7 @@ class AbstractMomentum(eqx.Module):
 class ConstantMomentum(AbstractMomentum):
     """beta_k = beta; the heavy-ball methods take 0.5."""
 
-    beta: jax.Array = eqx.field(converter=leaf, default=0.5)
+    beta: jax.Array = eqx.field(converter=_check.leaf, default=0.5)
 
     def __check_init__(self):
         _check.number("beta", self.beta)
@@ -40,8 +39,8 @@ class NesterovMomentum(AbstractMomentum):
     offset=1 is the paper's printed choice; offset=2 is the one that behaves as 1 - 3/k.
     """
 
-    offset: jax.Array = eqx.field(converter=leaf, default=1)
-    scale: jax.Array = eqx.field(converter=leaf, default=1.0)
+    offset: jax.Array = eqx.field(converter=_check.leaf, default=1)
+    scale: jax.Array = eqx.field(converter=_check.leaf, default=1.0)
 
     def __check_init__(self):
         _check.number("offset", self.offset, above=-1.0)
@@ -74,8 +73,9 @@ def as_momentum(beta: Any) -> AbstractMomentum:
     if isinstance(beta, AbstractMomentum):
         return beta
     if callable(beta):
-        value = jax.eval_shape(beta, jax.ShapeDtypeStruct((), jnp.result_type(int)))
-        if getattr(value, "shape", ()) != ():
-            raise ValueError(f"beta must return a number for every k, but it returns {value}.")
+        with _check.explained("beta must be a function of k that JAX can trace, but it fails"):
+            value = jax.eval_shape(beta, jax.ShapeDtypeStruct((), jnp.result_type(int)))
+        if getattr(value, "shape", None) != ():
+            raise ValueError(f"beta must return a number for every k, but it returns {_check.shown(value)}.")
         return ScheduledMomentum(beta, shift=1 if _is_optax(beta) else 0)
     return ConstantMomentum(beta)

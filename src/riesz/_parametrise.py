@@ -25,26 +25,26 @@ class Layout(eqx.Module):
 
     def unravel(self, theta: Vector) -> Any:
         """The pytree whose entries are those of theta."""
+        sizes = [math.prod(shape) for shape in self.shapes]
+        if theta.shape != (sum(sizes),):
+            raise _check.Mismatch(f"theta must have shape ({sum(sizes)},) for this model, but it is {theta.shape}.")
         leaves, start = [], 0
-        for shape in self.shapes:
-            size = math.prod(shape)
+        for shape, size in zip(self.shapes, sizes, strict=True):
             leaves.append(theta[start : start + size].reshape(shape))
             start += size
-        if theta.shape != (start,):
-            raise ValueError(f"theta must have shape ({start},) for this model, but it is {theta.shape}.")
         return jax.tree.unflatten(self.treedef, leaves)
 
 
-def _ravel(params: Any) -> tuple[Layout, jax.Array]:
+def _ravel(name: str, params: Any) -> tuple[Layout, jax.Array]:
     leaves, treedef = jax.tree.flatten(params)
     if not leaves:
-        raise ValueError("params must hold at least one floating-point array, but it holds none.")
-    leaves = [_check.array("params", leaf) for leaf in leaves]
+        raise ValueError(f"{name} must hold at least one floating-point array, but it holds none.")
+    leaves = [_check.array(name, leaf) for leaf in leaves]
     dtypes = sorted({str(leaf.dtype) for leaf in leaves})
     if len(dtypes) > 1:
-        raise TypeError(f"params must have one dtype, but it mixes {' and '.join(dtypes)}.")
+        raise TypeError(f"{name} must have one dtype, but it mixes {' and '.join(dtypes)}.")
     if not jnp.issubdtype(leaves[0].dtype, jnp.floating):
-        raise TypeError(f"params must be floating-point, but its dtype is {dtypes[0]}.")
+        raise TypeError(f"{name} must be floating-point, but its dtype is {dtypes[0]}.")
     layout = Layout(treedef, tuple(leaf.shape for leaf in leaves))
     return layout, jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])
 
@@ -98,12 +98,12 @@ def parametrise(model: Any, params: Any = None) -> tuple[Any, jax.Array]:
     ```
     """
     if not callable(model):
-        raise TypeError(f"model must be an equinox module or a function apply(params, x), not {model!r}.")
+        raise TypeError(f"model must be an equinox module or a function apply(params, x), not {_check.shown(model)}.")
     if params is not None:
-        layout, theta0 = _ravel(params)
+        layout, theta0 = _ravel("params", params)
         return ApplyParametrisation(model, layout), theta0
     if not isinstance(model, eqx.Module):
         raise TypeError("params must be given when model is a function apply(params, x).")
     arrays, static = eqx.partition(model, eqx.is_inexact_array)
-    layout, theta0 = _ravel(arrays)
+    layout, theta0 = _ravel("model", arrays)
     return ModuleParametrisation(static, layout), theta0

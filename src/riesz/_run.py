@@ -196,7 +196,7 @@ class Run:
         self.steps += made
         self.seconds += seconds * made
         self.last = log.theta[made - 1]
-        if self.problem.drawn:
+        if self.problem.loss.drawn:
             self.theta, self.loss = self.last, float(columns["loss"][-1])
         else:
             best = int(np.argmin(columns["loss"]))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from . import _check
-from ._types import Vector, leaf
+from ._types import Vector
 
 
 class Search(eqx.Module):
@@ -40,7 +40,7 @@ def _as(direction: Vector, alpha: jax.Array) -> jax.Array:
 class Constant(AbstractStepSize):
     """alpha_k = alpha."""
 
-    alpha: jax.Array = eqx.field(converter=leaf)
+    alpha: jax.Array = eqx.field(converter=_check.leaf)
 
     def __check_init__(self):
         _check.number("alpha", self.alpha, above=0.0)
@@ -56,7 +56,7 @@ class Clipped(AbstractStepSize):
     No step of the gradient term is longer than 1 in parameters.
     """
 
-    alpha: jax.Array = eqx.field(converter=leaf, default=0.1)
+    alpha: jax.Array = eqx.field(converter=_check.leaf, default=0.1)
 
     def __check_init__(self):
         _check.number("alpha", self.alpha, above=0.0)
@@ -75,12 +75,12 @@ def _finite(loss: jax.Array) -> jax.Array:
 class GridSearch(AbstractStepSize):
     """The step size on a grid with the lowest loss at the trial point; 2^0, ..., 2^-30 by default."""
 
-    grid: jax.Array = eqx.field(converter=leaf, default_factory=lambda: 2.0 ** -jnp.arange(31.0))
+    grid: jax.Array = eqx.field(converter=_check.leaf, default_factory=lambda: 2.0 ** -jnp.arange(31.0))
 
     def __check_init__(self):
         _check.number("grid", self.grid, above=0.0)
-        if self.grid.ndim == 0 or self.grid.size == 0:
-            raise ValueError(f"grid must list at least one step size, but its shape is {self.grid.shape}.")
+        if self.grid.ndim != 1 or self.grid.size == 0:
+            raise ValueError(f"grid must be a list of at least one step size, but its shape is {self.grid.shape}.")
 
     def __call__(self, search: Search) -> jax.Array:
         """One batch of forward passes."""
@@ -102,15 +102,14 @@ class Armijo(AbstractStepSize):
     - `halvings`: how often to shrink at most.
     """
 
-    initial: jax.Array = eqx.field(converter=leaf, default=1.0)
-    shrink: jax.Array = eqx.field(converter=leaf, default=0.5)
-    decrease: jax.Array = eqx.field(converter=leaf, default=1e-4)
+    initial: jax.Array = eqx.field(converter=_check.leaf, default=1.0)
+    shrink: jax.Array = eqx.field(converter=_check.leaf, default=0.5)
+    decrease: jax.Array = eqx.field(converter=_check.leaf, default=1e-4)
     halvings: int = eqx.field(static=True, default=30)
 
     def __check_init__(self):
         _check.number("initial", self.initial, above=0.0)
-        _check.number("shrink", self.shrink, above=0.0)
-        _check.number("1 - shrink", 1 - self.shrink, above=0.0)
+        _check.number("shrink", self.shrink, above=0.0, below=1.0)
         _check.number("decrease", self.decrease, least=0.0)
         _check.count("halvings", self.halvings)
 

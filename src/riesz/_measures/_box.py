@@ -18,14 +18,21 @@ def _box(low: Any, high: Any) -> tuple[jax.Array, jax.Array]:
     """The two corners: shape () for scalar points, (n,) for vector points."""
     _check.number("low", low)
     _check.number("high", high)
-    low, high = _check.floating("low", low), _check.floating("high", high)
-    if low.shape != high.shape or low.ndim > 1:
+    low, high = _check.array("low", low), _check.array("high", high)
+    strict = [corner.dtype for corner in (low, high) if jnp.issubdtype(corner.dtype, jnp.floating)]
+    if len(set(strict)) > 1 and not (low.weak_type or high.weak_type):
+        raise TypeError(f"low and high must have one dtype, but they are {low.dtype} and {high.dtype}.")
+    dtype = jnp.result_type(low, high, float)
+    low, high = low.astype(dtype), high.astype(dtype)
+    if low.shape != high.shape or low.ndim > 1 or low.size == 0:
         raise ValueError(
             f"low and high must be two numbers or two sequences of one length, "
             f"but their shapes are {low.shape} and {high.shape}."
         )
-    if not (_check.is_traced(low) or _check.is_traced(high)) and not (np.asarray(low) < np.asarray(high)).all():
-        raise ValueError(f"low must lie below high, but they are {low} and {high}.")
+    if not (_check.is_traced(low) or _check.is_traced(high)):
+        for a, b in zip(np.ravel(low), np.ravel(high), strict=True):
+            if not a < b:
+                raise ValueError(f"low must lie below high, but they are {a} and {b}.")
     return low, high
 
 
@@ -42,10 +49,10 @@ def grid(low: Any, high: Any, n: int | Sequence[int]) -> Points:
     ```
     """
     low, high = _box(low, high)
-    dimensions = max(low.size, 1)
+    dimensions = low.size
     counts = list(n) if isinstance(n, Sequence) else [n] * dimensions
     if len(counts) != dimensions:
-        raise ValueError(f"n must be one number or one per dimension ({dimensions}), but it is {n!r}.")
+        raise ValueError(f"n must be one number or one per dimension ({dimensions}), but it is {_check.shown(n)}.")
     counts = [_check.count("n", c) for c in counts]
     axes = [jnp.linspace(a, b, c) for a, b, c in zip(low.reshape(-1), high.reshape(-1), counts, strict=True)]
     mesh = jnp.stack([axis.reshape(-1) for axis in jnp.meshgrid(*axes, indexing="ij")], axis=-1)

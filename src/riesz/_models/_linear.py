@@ -23,7 +23,7 @@ class Linear(eqx.Module):
         def combination(x: Any) -> Any:
             psi = jnp.asarray(self.features(x))
             if psi.ndim == 0 or psi.shape[-1] != theta.shape[0]:
-                raise ValueError(
+                raise _check.Mismatch(
                     f"features must return {theta.shape[0]} entries along their last axis, "
                     f"but the shape is {psi.shape}."
                 )

@@ -34,7 +34,7 @@ class MLP(eqx.Module):
     def __call__(self, x: Any) -> jax.Array:
         size = self.weights[0].shape[1]
         if jnp.shape(x) != (size,) and not (size == 1 and jnp.shape(x) == ()):
-            raise ValueError(f"the network takes points of shape ({size},), but a point has {jnp.shape(x)}.")
+            raise _check.Mismatch(f"x must hold points of shape ({size},) for this network, not {jnp.shape(x)}.")
         x = jnp.reshape(x, (size,))
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = self.activation(weight @ x + bias)
@@ -59,8 +59,9 @@ def mlp(key: Key, sizes: Sequence[int], activation: str | Callable[[Any], Any] =
     D, theta0 = riesz.mlp(jax.random.key(0), (4, 10, 1), activation="sigmoid")
     ```
     """
+    _check.key("key", key)
     if not isinstance(sizes, Sequence) or isinstance(sizes, str) or len(sizes) < 2:
-        raise ValueError(f"sizes must list at least an input and an output size, but it is {sizes!r}.")
+        raise ValueError(f"sizes must list at least an input and an output size, but it is {_check.shown(sizes)}.")
     sizes = [_check.count("sizes", size) for size in sizes]
     if isinstance(activation, str):
         if activation not in ACTIVATIONS:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from .. import _check
 from .._factorise import AbstractFactorisation
 from .._filters import AbstractFilter
-from .._frame import Frame, Sample
+from .._frame import Frame, Sample, draw_sample
 from .._inner_product import AbstractInnerProduct, AbstractMetric
 from .._integral import AbstractLoss
 from .._momentum import AbstractMomentum
@@ -88,13 +88,7 @@ class AbstractScheme(AbstractMethod):
 
     def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
         """The points of the loss, and of W and X where they have measures of their own."""
-        own = [None, None] if key is None else list(jax.random.split(jax.random.fold_in(key, -1)))
-        W, X = self.choices.W, self.choices.X
-        return Sample(
-            loss.draw(key, D, theta),
-            W.draw(own[0], D, theta),
-            None if X is None else X.draw(own[1], D, theta),
-        )
+        return draw_sample(loss, D, theta, key, self.choices.W, self.choices.X)
 
 
 def narrate(frame: Frame, space: Any, covector: Vector, theta: Vector, alpha: jax.Array) -> Info:
