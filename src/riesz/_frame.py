@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from . import _check
 from ._factorise import AbstractFactorisation
 from ._features import evaluate, features, flat
 from ._filters import AbstractFilter, Floor
@@ -156,6 +157,12 @@ def tangent_space(
     """
     W = L2() if W is None else W
     filter = Floor(1e-8) if filter is None else filter
+    _check.kind("W", W, AbstractInnerProduct, "an inner product, such as riesz.L2()")
+    _check.kind("filter", filter, AbstractFilter, "a filter, such as riesz.Floor(1e-8)")
+    if factorisation is not None:
+        _check.kind("factorisation", factorisation, AbstractFactorisation, "riesz.QRSVD(), riesz.Gram() or None")
     check_problem(loss, D, theta, key)
+    if W.drawn and key is None:
+        raise ValueError("key must be given, such as jax.random.key(0): W draws its points.")
     sample = draw_sample(loss, D, theta, key, W)
     return Frame(loss, D, theta, sample, W=W, filter=filter, factorisation=factorisation).W

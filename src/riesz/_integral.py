@@ -70,7 +70,8 @@ class AbstractLoss(eqx.Module):
         _check.kind("the other side of +", other, AbstractLoss, "a loss")
         return Loss(self.terms + other.terms)
 
-    __radd__ = __add__
+    def __radd__(self, other: Any) -> "AbstractLoss":
+        return self if isinstance(other, int) and other == 0 else self + other  # sum() starts at 0
 
     def __mul__(self, factor: Any) -> "AbstractLoss":
         if isinstance(factor, AbstractLoss):
@@ -79,6 +80,9 @@ class AbstractLoss(eqx.Module):
         return Loss(tuple(term.scaled(factor) for term in self.terms))
 
     __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> "AbstractLoss":
+        return self * (1 / _check.scalar("the divisor of a loss", divisor, above=0.0))
 
     def __neg__(self) -> Any:
         raise ValueError("the factor of a loss must be greater than 0: the sign belongs in the density.")
@@ -106,7 +110,8 @@ class Integral(AbstractLoss):
 
     **Arguments:**
 
-    - `density`: the point-wise loss l, a function of z = (A v)(x_j) or of (z, data_j), with scalar values.
+    - `density`: the point-wise loss l, a function of z = (A v)(x_j) or of (z, data_j), with scalar values;
+      parameters that have defaults keep them.
     - `over`: the measure that gives points, weights and data.
     - `operator`: the operator A, a function of functions.
 

@@ -4,6 +4,7 @@ Within a chunk nothing touches the host. Chunk lengths depend on the number of s
 that the same call always stops at the same places.
 """
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,10 @@ CHUNK = 32
 """The longest chunk: what a callback, a progress bar or Ctrl-C may have to wait for."""
 PATIENCE = 5
 """So many non-finite trials, or steps without any direction, in a row end a run."""
+
+
+STEP_COLUMNS = {"gradient_norm": float, "step_norm": float, "alpha": float, "rank": int, "accepted": bool}
+"""The columns of the history that have an entry a step, not an entry an iterate."""
 
 
 class Problem(eqx.Module):
@@ -126,6 +131,22 @@ def _measure(metrics: dict[str, Callable[[Any], Any]], thetas: jax.Array, count:
     return jax.lax.fori_loop(0, count, one, empty)
 
 
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What the host knows of a run; replaced as a whole, so that Ctrl-C never leaves half of one."""
+
+    carry: Carry
+    result: Result
+    steps: int
+    seconds: float
+    theta: jax.Array
+    """The best parameters; the last ones where the loss draws its points."""
+    loss: float
+    last: jax.Array
+    chunks: tuple[dict[str, np.ndarray], ...]
+    """The history, chunk by chunk."""
+
+
 class Run:
     """A run in the making: call `advance` until `result` is no longer RUNNING, then take the `solution`."""
 
@@ -142,83 +163,90 @@ class Run:
     ):
         self.problem, self.key, self.max_steps, self.metrics = problem, key, max_steps, metrics
         self._metric_targets = target if isinstance(target, dict) else {}
-        loss_target = -np.inf if target is None or isinstance(target, dict) else target
-        dtype = theta.dtype
-        self._tests = (
-            jnp.asarray(loss_target, dtype),
-            jnp.asarray(-1.0 if tolerance is None else tolerance, dtype),
-        )
-        self.carry = _start(problem, theta, key)
-        self.steps, self.seconds = 0, 0.0
-        self.theta, self.loss, self.last = theta, float(self.carry.loss), theta
-        self._history: dict[str, list[Any]] = {
-            "loss": [np.asarray(self.carry.loss)[None]],
-            "seconds": [np.zeros(1)],
-        }
-        self.result = Result.RUNNING if np.isfinite(self.loss) else Result.NONFINITE_INPUT
-        self._record_metrics(jnp.broadcast_to(theta, (CHUNK, *theta.shape)), 1)
-        if self.result is Result.RUNNING and (
-            self.loss <= float(self._tests[0]) or self._metrics_reached() is not None
-        ):
-            self.result = Result.TARGET_REACHED
+        loss_target = None if isinstance(target, dict) else target
+        # No number is at most NaN, so a test that was not asked for never stops the run.
+        never = lambda bound: jnp.asarray(np.nan if bound is None else bound, theta.dtype)
+        self._tests = never(loss_target), never(tolerance)
+        self.record = self._first(theta)
+
+    def _first(self, theta: Vector) -> Record:
+        carry = _start(self.problem, theta, self.key)
+        loss = float(carry.loss)
+        columns = {name: np.zeros(0, dtype) for name, dtype in STEP_COLUMNS.items()}
+        columns |= {"loss": np.asarray(carry.loss)[None], "seconds": np.zeros(1)}
+        columns |= self._measured(jnp.broadcast_to(theta, (CHUNK, *theta.shape)), 1)
+        if not np.isfinite(loss):
+            result = Result.NONFINITE_INPUT
+        elif loss <= float(self._tests[0]) or self._reached(columns) is not None:
+            result = Result.TARGET_REACHED
+        else:
+            result = Result.RUNNING if self.max_steps else Result.STEP_LIMIT
+        return Record(carry, result, 0, 0.0, theta, loss, theta, (columns,))
+
+    @property
+    def result(self) -> Result:
+        """How the run ended, or RUNNING."""
+        return self.record.result
+
+    def stop(self, result: Result) -> None:
+        """End the run, unless it has ended by itself."""
+        if self.result is Result.RUNNING:
+            self.record = dataclasses.replace(self.record, result=result)
 
     def warm_up(self) -> None:
         """Compile, without a step, so that no compilation is counted as a step's time."""
         jax.block_until_ready(self._call(0))
 
     def _call(self, count: int) -> tuple[Carry, Log]:
-        return _advance(self.problem, self.carry, self.key, jnp.asarray(count), *self._tests)
+        return _advance(self.problem, self.record.carry, self.key, jnp.asarray(count), *self._tests)
 
     def advance(self) -> None:
         """Make the next chunk of steps and record it."""
-        count = min(CHUNK, max(1, self.steps), self.max_steps - self.steps)
+        record = self.record
+        count = min(CHUNK, max(1, record.steps), self.max_steps - record.steps)
         began = time.perf_counter()
         carry, log = jax.block_until_ready(self._call(count))
         elapsed = time.perf_counter() - began
-        made = int(carry.steps) - self.steps
-        self.carry = carry
-        self.result = CODES[int(carry.code)]
-        self._record_metrics(log.theta, made)
-        reached = self._metrics_reached(made)
-        if reached is not None:
-            made, self.result = reached + 1, Result.TARGET_REACHED
-        self._record(log, made, elapsed / max(int(carry.steps) - self.steps, 1))
-        if self.result is Result.RUNNING and self.steps >= self.max_steps:
-            self.result = Result.STEP_LIMIT
 
-    def _record(self, log: Log, made: int, seconds: float) -> None:
+        made = int(carry.steps) - record.steps
+        result, each = CODES[int(carry.code)], elapsed / made
         columns = {name: np.asarray(value)[:made] for name, value in vars(log).items() if name != "theta"}
-        columns["seconds"] = self.seconds + seconds * np.arange(1, made + 1)
-        for name, column in columns.items():
-            self._history.setdefault(name, []).append(column)
-        for name in self.metrics:
-            self._history[name][-1] = self._history[name][-1][:made]
-        self.steps += made
-        self.seconds += seconds * made
-        self.last = log.theta[made - 1]
+        columns["seconds"] = record.seconds + each * np.arange(1, made + 1)
+        columns |= self._measured(log.theta, made)
+        reached = self._reached(columns)
+        if reached is not None:
+            made, result = reached + 1, Result.TARGET_REACHED
+            columns = {name: column[:made] for name, column in columns.items()}
+        elif result is Result.RUNNING and record.steps + made >= self.max_steps:
+            result = Result.STEP_LIMIT
+
+        theta, loss, last = record.theta, record.loss, log.theta[made - 1]
+        best = int(np.argmin(columns["loss"]))
         if self.problem.loss.drawn:
-            self.theta, self.loss = self.last, float(columns["loss"][-1])
-        else:
-            best = int(np.argmin(columns["loss"]))
-            if columns["loss"][best] < self.loss:
-                self.theta, self.loss = log.theta[best], float(columns["loss"][best])
+            theta, loss = last, float(columns["loss"][-1])
+        elif columns["loss"][best] < loss:
+            theta, loss = log.theta[best], float(columns["loss"][best])
+        seconds = float(columns["seconds"][-1])
+        chunks = (*record.chunks, columns)
+        self.record = Record(carry, result, record.steps + made, seconds, theta, loss, last, chunks)
 
-    def _record_metrics(self, thetas: jax.Array, made: int) -> None:
-        if self.metrics:
-            for name, column in _measure(self.metrics, thetas, jnp.asarray(made)).items():
-                self._history.setdefault(name, []).append(np.asarray(column)[:made])
+    def _measured(self, thetas: jax.Array, made: int) -> dict[str, np.ndarray]:
+        """The metrics at the first `made` parameters."""
+        if not self.metrics:
+            return {}
+        return {k: np.asarray(v)[:made] for k, v in _measure(self.metrics, thetas, jnp.asarray(made)).items()}
 
-    def _metrics_reached(self, made: int = 1) -> int | None:
-        """The first step of the newest chunk after which every metric with a target has reached it."""
+    def _reached(self, columns: dict[str, np.ndarray]) -> int | None:
+        """The first iterate of a chunk at which every metric with a target has reached it."""
         if not self._metric_targets:
             return None
-        reached = np.ones(made, bool)
-        for name, target in self._metric_targets.items():
-            reached &= self._history[name][-1][:made] <= target
+        reached = np.all([columns[name] <= target for name, target in self._metric_targets.items()], axis=0)
         return int(np.argmax(reached)) if reached.any() else None
 
     def solution(self) -> Solution:
         """What the run has found so far."""
-        history = {name: np.concatenate(column) for name, column in self._history.items()}
-        loss = jnp.asarray(self.loss, self.carry.loss.dtype)
-        return Solution(self.theta, loss, self.last, self.result, self.steps, history, self.problem.D)
+        record = self.record
+        names = record.chunks[0]
+        history = {name: np.concatenate([chunk[name] for chunk in record.chunks if name in chunk]) for name in names}
+        loss = jnp.asarray(record.loss, record.carry.loss.dtype)
+        return Solution(record.theta, loss, record.last, record.result, record.steps, history, self.problem.D)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Inexact, PRNGKeyArray, Shaped
 
 Vector: TypeAlias = Float[Array, " d"]
@@ -23,11 +22,3 @@ Parametrisation: TypeAlias = Callable[[Any], Function]
 
 Operator: TypeAlias = Callable[[Function], Function]
 """A or L_x: `A(v)` is a function."""
-
-
-def leaf(number: Any) -> Array:
-    """A number as a pytree leaf: traced, so that changing it compiles nothing.
-
-    It stays weakly typed, so that it never promotes float32 parameters.
-    """
-    return jnp.asarray(number)

@@ -69,7 +69,7 @@ def mlp(key: Key, sizes: Sequence[int], activation: str | Callable[[Any], Any] =
         activation = ACTIVATIONS[activation]
     _check.function("activation", activation)
     shapes = [(n_out, n_in) for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True)]
-    keys = iter(jax.random.split(key, 2 * len(shapes)))
-    weights = tuple(jax.random.normal(next(keys), shape) for shape in shapes)
-    biases = tuple(jax.random.normal(next(keys), shape[:1]) for shape in shapes)
-    return parametrise(MLP(weights, biases, activation))
+    weights = tuple(jnp.zeros(shape) for shape in shapes)
+    biases = tuple(jnp.zeros(shape[0]) for shape in shapes)
+    D, zeros = parametrise(MLP(weights, biases, activation))
+    return D, jax.random.normal(key, zeros.shape)

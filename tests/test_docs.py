@@ -1,0 +1,65 @@
+"""The README and the docs tell the truth: their tables match the package, their examples run."""
+
+import pathlib
+import re
+import runpy
+
+import jax
+import pytest
+
+import riesz
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+def code(path):
+    """The Python blocks of a page, as one program."""
+    return "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / path).read_text(), re.DOTALL))
+
+
+def method_table():
+    """The rows that the README must show."""
+    return [f"| `{name}` | {method.__doc__.splitlines()[0]} |" for name, method in riesz.METHODS.items()]
+
+
+def test_the_method_table_is_the_packages():
+    text = (ROOT / "README.md").read_text().split("<!-- methods", 1)[1].split("\n\n", 1)[0]
+    assert text.splitlines()[3:] == method_table()
+
+
+def test_the_readme_example_is_short_and_solves_its_equation(tmp_path):
+    program = code("README.md")
+    assert sum(bool(line.strip()) for line in program.splitlines()) <= 12
+    path = tmp_path / "readme.py"
+    path.write_text(program)
+    names = runpy.run_path(str(path))
+    assert names["solution"].result is riesz.Result.TARGET_REACHED
+    x = 0.5
+    exact = x - float(jax.numpy.expm1(x / 0.2) / jax.numpy.expm1(1 / 0.2))
+    assert float(names["solution"].function(x)) == pytest.approx(exact, abs=1e-4)
+
+
+def test_the_examples_of_the_extension_page_run(tmp_path):
+    path = tmp_path / "extending.py"
+    path.write_text(code("docs/extending.md"))
+    names = runpy.run_path(str(path))
+    D, theta0 = riesz.mlp(jax.random.key(0), (1, 4, 1))
+    solution = riesz.minimise(names["loss"], D, theta0, names["method"], max_steps=5)
+    assert float(solution.loss) < float(names["loss"](D(theta0)))
+    value = names["burgers"](lambda x: x[0] * x[1])(jax.numpy.array([2.0, 3.0]))
+    assert float(value) == pytest.approx(2.0 + 6.0 * 3.0)
+
+
+def test_the_readme_shows_the_commands_that_ci_runs():
+    readme, ci = (ROOT / "README.md").read_text(), (ROOT / ".ci/run").read_text()
+    commands = re.search(r"```\n(.*?)```", readme, re.DOTALL).group(1).splitlines()
+    assert [command.split("#")[0].strip() for command in commands] == ["make test", "make demo"]
+    assert "make test" in ci
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(f"\n{target}: .venv/installed" in makefile for target in ("test", "demo"))
+
+
+def test_every_public_name_has_a_docstring():
+    names = [name for name in vars(riesz) if not name.startswith("_") and name != "METHODS"]
+    missing = [name for name in names if not (getattr(riesz, name).__doc__ or "").strip()]
+    assert not missing

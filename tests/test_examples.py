@@ -1,0 +1,60 @@
+"""The short examples run as they stand, fit their data, and stay short."""
+
+import ast
+import pathlib
+import runpy
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import riesz
+
+EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
+SHORT = ["fit_equinox", "fit_flax", "fit_function"]
+
+
+def run(name):
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+
+
+def code_lines(source):
+    """The lines that any statement but a docstring covers."""
+    docstring = lambda node: isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    body = [node for node in ast.parse(source).body if not docstring(node)]
+    return {line for node in body for line in range(node.lineno, node.end_lineno + 1)}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_fit_takes_twelve_lines(name):
+    source = (EXAMPLES / f"{name}.py").read_text()
+    assert len(code_lines(source)) <= 12
+    assert ";" not in source
+
+
+def test_equinox(capsys):
+    found = run("fit_equinox")
+    network, x, y = found["solution"].function, found["x"], found["y"]
+    assert isinstance(network, eqx.nn.MLP)
+    np.testing.assert_allclose(jax.vmap(network)(x), y, atol=1e-3)
+    assert "largest error" in capsys.readouterr().out
+
+
+def test_flax(capsys):
+    found = run("fit_flax")
+    variables = found["D"].params(found["solution"].theta)
+    kernels = {name: layer["kernel"].shape for name, layer in variables["params"].items()}
+    assert kernels == {"layers_0": (1, 12), "layers_2": (12, 1)}
+    np.testing.assert_allclose(found["model"].apply(variables, found["x"]), found["y"], atol=1e-3)
+    assert "largest error" in capsys.readouterr().out
+
+
+def test_a_plain_function(capsys):
+    found = run("fit_function")
+    params = found["D"].params(found["solution"].theta)
+    assert set(params) == {"height", "rate", "level"}
+    for name, value in {"height": 2.5, "rate": 1.3, "level": 0.5}.items():
+        np.testing.assert_allclose(params[name], value, rtol=1e-8)
+    assert found["solution"].result is riesz.Result.TARGET_REACHED
+    assert "rate" in capsys.readouterr().out
