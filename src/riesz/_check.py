@@ -48,7 +48,8 @@ def leaf(value: Any) -> Any:
     if isinstance(value, str):
         return value
     try:
-        return jnp.asarray(float(value) if isinstance(value, np.floating) else value)
+        is_number = isinstance(value, int | np.integer | np.floating) and not isinstance(value, bool)
+        return jnp.asarray(float(value) if is_number else value)
     except (TypeError, ValueError):
         return value
 

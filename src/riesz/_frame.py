@@ -121,6 +121,12 @@ class Frame:
 
         return jax.vjp(values, self.theta)[1](weighted)[0]
 
+    @cached_property
+    def gradient(self) -> Vector:
+        """Coefficients of grad L(v), the representer of the frame's own differential."""
+        _ = self.W  # first, because its Jacobian brings along the values that the differential needs
+        return self.representer(self.differential)
+
     def representer(self, differential: Differential) -> Vector:
         """Coefficients g of the Riesz representer in T_theta: (psi^T g, w)_W = L'(w) for all w in T_theta."""
         rows, rest = self.W.lift(differential)

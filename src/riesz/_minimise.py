@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 
 from . import _check
 from ._integral import AbstractLoss
+from ._interrupt import wish_to_stop
 from ._prepare import check_start, prepare
 from ._result import Result, Solution, SolveError
 from ._run import Run
@@ -73,13 +74,15 @@ def minimise(
     problem, key, options = prepare(
         loss, D, theta0, method, max_steps, target, tolerance, max_seconds, metrics, key, progress
     )
-    with _bar(progress, options["max_steps"], "step") as bar:
+    with _bar(progress, options["max_steps"], "step") as bar, wish_to_stop() as wish:
         run = Run(problem, theta0, key, **options)
         try:
             if run.result is Result.RUNNING:
                 run.warm_up()
                 bar.unpause()
             while run.result is Result.RUNNING:
+                if wish.is_set():
+                    raise KeyboardInterrupt
                 run.advance()
                 record = run.record
                 bar.update(record.steps - bar.n)
@@ -157,19 +160,17 @@ def minimise_many(
         loss, D, thetas[0], method, max_steps, target, tolerance, max_seconds, metrics, key, progress
     )
     workers = _check.count("threads", os.cpu_count() or 1 if threads is None else threads)
-    runs = [Run(problem, theta, key, **options) for theta in thetas]
-    waiting = collections.deque(run for run in runs if run.result is Result.RUNNING)
-    stop = threading.Event()
 
-    def work(bar: Any, lock: Any, began: float) -> None:
-        while not stop.is_set():
+    def work(runs: list[Run], waiting: Any, lock: Any, wish: threading.Event, bar: Any, began: float) -> None:
+        while not wish.is_set():
             with lock:
                 if not waiting:
                     return
                 run = waiting.popleft()
-            run.advance()
             if max_seconds is not None and time.perf_counter() - began >= max_seconds:
                 run.stop(Result.TIME_LIMIT)
+            else:
+                run.advance()
             with lock:
                 if run.result is Result.RUNNING:
                     waiting.append(run)
@@ -177,20 +178,24 @@ def minimise_many(
                     bar.update()
                 bar.set_postfix(best=f"{min(run.record.loss for run in runs):.3e}", refresh=False)
 
-    with _bar(progress, len(runs), "start") as bar:
+    with _bar(progress, len(thetas), "start") as bar, wish_to_stop() as wish:
+        runs = [Run(problem, theta, key, **options) for theta in thetas]
+        waiting = collections.deque(run for run in runs if run.result is Result.RUNNING)
         bar.update(len(runs) - len(waiting))
         try:
             if waiting:
                 waiting[0].warm_up()
-            lock, began = threading.Lock(), time.perf_counter()
-            with ThreadPoolExecutor(min(workers, max(len(waiting), 1))) as pool:
-                futures = [pool.submit(work, bar, lock, began) for _ in range(workers)]
+            shared = (runs, waiting, threading.Lock(), wish, bar, time.perf_counter())
+            with ThreadPoolExecutor(workers) as pool:
+                futures = [pool.submit(work, *shared) for _ in range(workers)]
                 try:
                     for future in futures:
                         future.result()
-                finally:
-                    stop.set()
+                except BaseException:
+                    wish.set()  # the other threads end with their chunk
+                    raise
         except KeyboardInterrupt:
-            for run in runs:
-                run.stop(Result.INTERRUPTED)
+            pass
+        for run in runs:
+            run.stop(Result.INTERRUPTED)
     return _stack(runs, D)

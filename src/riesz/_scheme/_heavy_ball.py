@@ -25,7 +25,7 @@ class HeavyBall(AbstractScheme):
         """One Jacobian and, where X is W, one factorisation."""
         choose = self.choices
         here = choose.frame(loss, D, theta, sample)
-        g = here.representer(here.differential)
+        g = here.gradient
         d = choose.transport(here, state)
         beta = choose.momentum(state.k)
 

@@ -28,7 +28,7 @@ class NesterovOne(AbstractScheme):
         y, drift = choose.retraction(here, choose.momentum(state.k) * d)
 
         there = choose.frame(loss, D, y, sample)
-        g = there.representer(there.differential)
+        g = there.gradient
 
         def trial(alpha: jax.Array) -> jax.Array:
             return loss.value(D(choose.retraction(there, -alpha * g)[0]), sample.terms)
