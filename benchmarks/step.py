@@ -119,7 +119,9 @@ def step_table(problem, repeats):
     print("|---|---|---|---|---|")
     for name, value in seconds.items():
         compiled = f"{first[name]:.1f}" if name in first else ""
-        print(f"| {name} | {1e3 * value:.2f} | {value / seconds[base]:.2f} | {value / seconds['ngd']:.2f} | {compiled} |")
+        print(
+            f"| {name} | {1e3 * value:.2f} | {value / seconds[base]:.2f} | {value / seconds['ngd']:.2f} | {compiled} |"
+        )
 
 
 def many_table(problem, starts, steps, repeats):

@@ -62,7 +62,8 @@ class Frame:
         factorisation: AbstractFactorisation | None = None,
     ):
         self.loss, self.D, self.theta, self.sample = loss, D, theta, sample
-        self._W, self._X, self._filter, self._factorisation = W, X, filter, factorisation
+        self.filter, self.factorisation = filter, factorisation
+        self._W, self._X = W, X
 
     @cached_property
     def features(self):
@@ -97,14 +98,14 @@ class Frame:
     @cached_property
     def W(self) -> Any:
         """The space in which the gradient of the loss is represented."""
-        return self._W.space(self, self.sample.W, self._filter, self._factorisation)
+        return self._W.space(self, self.sample.W)
 
     @cached_property
     def X(self) -> TangentSpace:
         """The tangent space onto which momentum is projected; W's own where the two agree."""
         if self._X is None:
             return self.W
-        return self._X.space(self, self.sample.X, self._filter, self._factorisation)
+        return self._X.space(self, self.sample.X)
 
     def covector(self, differential: Differential) -> Vector:
         """L'(psi(theta)) in R^d: with the frame's own L', the gradient of the loss in theta."""

@@ -8,9 +8,7 @@ import equinox as eqx
 import jax
 
 from . import _check
-from ._factorise import AbstractFactorisation
 from ._features import features
-from ._filters import AbstractFilter
 from ._integral import Integral
 from ._measures import AbstractMeasure, Points
 from ._operators import identity
@@ -34,13 +32,7 @@ class AbstractMetric(eqx.Module):
         return False
 
     @abc.abstractmethod
-    def space(
-        self,
-        frame: "Frame",
-        over: Points | None,
-        filter: AbstractFilter,
-        factorisation: AbstractFactorisation | None,
-    ) -> Any:
+    def space(self, frame: "Frame", over: Points | None) -> Any:
         """The space at the frame's theta: it has `rank`, `lift`, `riesz`, and `project` where it has rows."""
 
 
@@ -51,15 +43,9 @@ class AbstractInnerProduct(AbstractMetric):
     def blocks(self, frame: "Frame", over: Points | None) -> tuple[Block, ...]:
         """The blocks of rows that the inner product has at the frame's theta."""
 
-    def space(
-        self,
-        frame: "Frame",
-        over: Points | None,
-        filter: AbstractFilter,
-        factorisation: AbstractFactorisation | None,
-    ) -> TangentSpace:
+    def space(self, frame: "Frame", over: Points | None) -> TangentSpace:
         """The tangent space at theta with this inner product."""
-        return TangentSpace(self.blocks(frame, over), filter, factorisation)
+        return TangentSpace(self.blocks(frame, over), frame.filter, frame.factorisation)
 
 
 class L2(AbstractInnerProduct):

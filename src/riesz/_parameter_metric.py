@@ -6,7 +6,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ._factorise import AbstractFactorisation
 from ._filters import AbstractFilter
 from ._inner_product import AbstractMetric
 from ._measures import Points
@@ -34,13 +33,7 @@ class EuclideanSpace(eqx.Module):
 class Euclidean(AbstractMetric):
     """The Euclidean metric on parameters, under which natural methods become the classical ones."""
 
-    def space(
-        self,
-        frame: "Frame",
-        over: Points | None,
-        filter: AbstractFilter,
-        factorisation: AbstractFactorisation | None,
-    ) -> EuclideanSpace:
+    def space(self, frame: "Frame", over: Points | None) -> EuclideanSpace:
         """R^d itself."""
         return EuclideanSpace(jnp.asarray(frame.theta.size))
 
@@ -70,14 +63,8 @@ class HessianSpace(eqx.Module):
 class Hessian(AbstractMetric):
     """H_L(theta) = G + K, the functional Hessian plus the curvature of the manifold; d x d, for small d."""
 
-    def space(
-        self,
-        frame: "Frame",
-        over: Points | None,
-        filter: AbstractFilter,
-        factorisation: AbstractFactorisation | None,
-    ) -> HessianSpace:
+    def space(self, frame: "Frame", over: Points | None) -> HessianSpace:
         """The eigenvalues of the Hessian at the frame's theta."""
         L: Any = lambda theta: frame.loss.value(frame.D(theta), frame.sample.terms)
         eigenvalues, vectors = jnp.linalg.eigh(jax.hessian(L)(frame.theta))
-        return HessianSpace(eigenvalues, vectors, filter)
+        return HessianSpace(eigenvalues, vectors, frame.filter)
