@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable ".[plot,test,tools]"
+		--editable ".[cli,plot,test,tools]"
 	touch $@
 
 test: .venv/installed
