@@ -293,40 +293,40 @@ def quasi(problem, theta, last):
     return theta - last
 
 
-# One step of every method: from k, theta_k, theta_{k-1} and h_{k-1} to theta_{k+1} and alpha_k.
+# One step of every method: from theta_k, theta_{k-1}, h_{k-1} and beta_k to theta_{k+1} and alpha_k.
 
 
-def gd(problem, k, theta, last, h_last):
+def gd(problem, theta, last, h_last, beta):
     """theta_{k+1} = theta_k - alpha_k nabla L(theta_k)."""
     g = problem.gradient(theta)
     alpha = problem.step_size(g)
     return theta - alpha * g, alpha
 
 
-def heavy_ball(problem, k, theta, last, h_last):
+def heavy_ball(problem, theta, last, h_last, beta):
     """theta_{k+1} = theta_k + beta_k h_k/h_{k-1} (theta_k - theta_{k-1}) - alpha_k nabla L(theta_k)."""
     g = problem.gradient(theta)
     alpha = problem.step_size(g)
     h = np.sqrt(alpha)
-    return theta + 0.5 * h / h_last * (theta - last) - alpha * g, alpha
+    return theta + beta * h / h_last * (theta - last) - alpha * g, alpha
 
 
-def nesterov(problem, k, theta, last, h_last):
+def nesterov(problem, theta, last, h_last, beta):
     """y_k = theta_k + beta_k (theta_k - theta_{k-1}), theta_{k+1} = y_k - alpha_k nabla L(y_k)."""
-    y = theta + (k - 1) / (k + 1) * (theta - last)
+    y = theta + beta * (theta - last)
     g = problem.gradient(y)
     alpha = problem.step_size(g)
     return y - alpha * g, alpha
 
 
-def newton(problem, k, theta, last, h_last):
+def newton(problem, theta, last, h_last, beta):
     """theta_{k+1} = theta_k - alpha_k H_L(theta_k)^-1 nabla L(theta_k)."""
     g = problem.signed_dagger(problem.hessian(theta)) @ problem.gradient(theta)
     alpha = problem.step_size(g)
     return theta - alpha * g, alpha
 
 
-def ngd(problem, k, theta, last, h_last):
+def ngd(problem, theta, last, h_last, beta):
     """theta_{k+1} = theta_k - alpha_k G^+ nabla L(theta_k)."""
     g = problem.natural_gradient(theta)
     alpha = problem.step_size(g)
@@ -336,11 +336,12 @@ def ngd(problem, k, theta, last, h_last):
 def natural_heavy_ball(momentum):
     """theta_{k+1} = theta_k + h_k/h_{k-1} beta_k d_k - alpha_k G^+ nabla L(theta_k)."""
 
-    def step(problem, k, theta, last, h_last):
+    def step(problem, theta, last, h_last, beta):
+        d = momentum(problem, theta, last)
         g = problem.natural_gradient(theta)
         alpha = problem.step_size(g)
         h = np.sqrt(alpha)
-        return theta + h / h_last * 0.5 * momentum(problem, theta, last) - alpha * g, alpha
+        return theta + h / h_last * beta * d - alpha * g, alpha
 
     return step
 
@@ -348,8 +349,9 @@ def natural_heavy_ball(momentum):
 def natural_nesterov_1(momentum):
     """y_k = theta_k + beta_k d_k, theta_{k+1} = y_k - alpha_k G(y_k)^+ nabla L(y_k)."""
 
-    def step(problem, k, theta, last, h_last):
-        y = theta + (k - 1) / (k + 1) * momentum(problem, theta, last)
+    def step(problem, theta, last, h_last, beta):
+        d = momentum(problem, theta, last)
+        y = theta + beta * d
         g = problem.natural_gradient(y)
         alpha = problem.step_size(g)
         return y - alpha * g, alpha
@@ -360,8 +362,9 @@ def natural_nesterov_1(momentum):
 def natural_nesterov_2(momentum):
     """y_k = theta_k + beta_k d_k, theta_{k+1} = y_k - alpha_k G(theta_k)^+ L'(D(y_k))(psi(theta_k))."""
 
-    def step(problem, k, theta, last, h_last):
-        y = theta + (k - 1) / (k + 1) * momentum(problem, theta, last)
+    def step(problem, theta, last, h_last, beta):
+        d = momentum(problem, theta, last)
+        y = theta + beta * d
         g = problem.dagger(gram(problem.W, theta)) @ problem.differential(at=y, along=theta)
         alpha = problem.step_size(g)
         return y - alpha * g, alpha
@@ -369,31 +372,48 @@ def natural_nesterov_2(momentum):
     return step
 
 
+# Every method with its beta_k, which is 1/2 for heavy balls and (k - 1)/(k + 1) for Nesterov unless said otherwise.
+
+
+def no_beta(k):
+    return 0.0
+
+
+def heavy_ball_beta(k):
+    return 0.5
+
+
+def nesterov_beta(k):
+    return (k - 1) / (k + 1)
+
+
 METHODS = {
-    "gd": gd,
-    "heavy_ball": heavy_ball,
-    "nesterov": nesterov,
-    "newton": newton,
-    "ngd": ngd,
-    "nhb": natural_heavy_ball(projected),
-    "nhb_fd": natural_heavy_ball(difference),
-    "qnhb": natural_heavy_ball(quasi),
-    "nn1": natural_nesterov_1(projected),
-    "nn1_fd": natural_nesterov_1(difference),
-    "qnn1": natural_nesterov_1(quasi),
-    "nn2": natural_nesterov_2(projected),
-    "nn2_fd": natural_nesterov_2(difference),
-    "qnn2": natural_nesterov_2(quasi),
+    "gd": (gd, no_beta),
+    "heavy_ball": (heavy_ball, heavy_ball_beta),
+    "nesterov": (nesterov, nesterov_beta),
+    "newton": (newton, no_beta),
+    "ngd": (ngd, no_beta),
+    "nhb": (natural_heavy_ball(projected), heavy_ball_beta),
+    "nhb_fd": (natural_heavy_ball(difference), heavy_ball_beta),
+    "qnhb": (natural_heavy_ball(quasi), heavy_ball_beta),
+    "nn1": (natural_nesterov_1(projected), nesterov_beta),
+    "nn1_fd": (natural_nesterov_1(difference), nesterov_beta),
+    "qnn1": (natural_nesterov_1(quasi), nesterov_beta),
+    "nn2": (natural_nesterov_2(projected), nesterov_beta),
+    "nn2_fd": (natural_nesterov_2(difference), nesterov_beta),
+    "qnn2": (natural_nesterov_2(quasi), nesterov_beta),
 }
 
 
-def run(name, problem, theta, steps):
+def run(name, problem, theta, steps, beta=None):
     """The iterates theta_2, theta_3, ... of a method from theta_1, with their step sizes and the losses before them."""
+    step, default = METHODS[name]
+    beta = beta or default
     thetas, alphas, losses = [], [], []
     last, h_last = theta, 1.0  # the first step has no momentum
     for k in range(1, steps + 1):
         losses.append(problem.loss(theta))
-        following, alpha = METHODS[name](problem, k, theta, last, h_last)
+        following, alpha = step(problem, theta, last, h_last, beta(k))
         theta, last, h_last = following, theta, np.sqrt(alpha)
         thetas.append(theta)
         alphas.append(alpha)

@@ -177,9 +177,24 @@ FILTERS = {
     "Floor": Both(riesz.Floor, reference.floor),
 }
 FACTORISATIONS = {"default": None, "Gram": riesz.Gram()}
-STEP_SIZES = {
-    "Constant": (Both(riesz.Constant, reference.constant), 0.002),
-    "Clipped": (Both(riesz.Clipped, reference.clipped), 0.7),
+
+
+class Pace(NamedTuple):
+    """How long the steps are, and how much momentum they carry."""
+
+    step_size: Both
+    alpha: float
+    beta: Any
+
+
+def growing(k):
+    return 0.2 * k
+
+
+# Clipped goes with the paper's momentum, which is every method's default; Constant with one that depends on k.
+PACES = {
+    "Constant": Pace(Both(riesz.Constant, reference.constant), 0.002, beta=growing),
+    "Clipped": Pace(Both(riesz.Clipped, reference.clipped), 0.7, beta=None),
 }
 X = {
     "default": {"L2": "L2", "GaussNewton": "L2", "InnerProduct": "InnerProduct"},
@@ -194,10 +209,11 @@ FACTORS = Program(
     outputs=[1, 2],
     X=list(X),
     factorisation=list(FACTORISATIONS),
-    step_size=list(STEP_SIZES),
+    step_size=list(PACES),
 )
 CLASSICAL = {"gd", "heavy_ball", "nesterov"}
-NO_MOMENTUM_IN_X = {"ngd", "qnhb", "qnn1", "qnn2"}
+WITHOUT_X = {"ngd", "qnhb", "qnn1", "qnn2"}
+WITHOUT_MOMENTUM = {"gd", "newton", "ngd"}
 
 
 def settled(program):
@@ -206,7 +222,7 @@ def settled(program):
         return program._replace(W=None, filter=None, X=None, factorisation=None)
     if program.method == "newton":
         return program._replace(W=None, X=None, factorisation=None)
-    return program._replace(X=None) if program.method in NO_MOMENTUM_IN_X else program
+    return program._replace(X=None) if program.method in WITHOUT_X else program
 
 
 def product(**fixed):
@@ -243,9 +259,9 @@ def levels(program):
 EVERY = product()
 ONE_SHAPE = product(points="many", terms=1, outputs=1, X="default", factorisation="default", step_size="Clipped")
 DEFAULT = cover(EVERY, ONE_SHAPE)
-# A step size sees only the length of g_k, so the full product takes the two of them in turn.
+# A step size sees only the length of g_k, so the full product takes one or the other, in turn.
 FULL = [program for program in EVERY if sum(levels(program)) % 2 == 0]
-REST = [program for program in FULL if program not in set(DEFAULT)]
+REST = [program for program in FULL if program not in DEFAULT]
 
 
 # The exam.
@@ -274,8 +290,10 @@ def steps(method, loss, D, theta):
 def ours(program):
     """Three steps of the library."""
     problem = exercise(program.points, program.terms, program.outputs)
-    step_size, alpha = STEP_SIZES[program.step_size]
-    options = {"step_size": step_size.ours(alpha)}
+    pace = PACES[program.step_size]
+    options = {"step_size": pace.step_size.ours(pace.alpha)}
+    if pace.beta is not None and program.method not in WITHOUT_MOMENTUM:
+        options["beta"] = pace.beta
     if program.filter is not None:
         options["filter"] = FILTERS[program.filter].ours(EPS)
     if program.W is not None:
@@ -291,7 +309,7 @@ def ours(program):
 def theirs(program):
     """Three steps of the transcription, and every eigenvalue that its filter has met on the way."""
     problem = exercise(program.points, program.terms, program.outputs)
-    step_size, alpha = STEP_SIZES[program.step_size]
+    pace = PACES[program.step_size]
     eigenvalues = []
 
     def inverse(eigenvalue):
@@ -300,8 +318,8 @@ def theirs(program):
 
     W = problem.metrics[program.W].theirs if program.W else None
     momentum = problem.metrics[X[program.X][program.W]].theirs if program.X else None
-    transcribed = reference.Problem(problem.loss.theirs, W, momentum, inverse, step_size.theirs(alpha))
-    return reference.run(program.method, transcribed, problem.theta, STEPS), np.array(eigenvalues)
+    transcribed = reference.Problem(problem.loss.theirs, W, momentum, inverse, pace.step_size.theirs(pace.alpha))
+    return reference.run(program.method, transcribed, problem.theta, STEPS, pace.beta), np.array(eigenvalues)
 
 
 def check(program):
@@ -370,7 +388,7 @@ def test_points_are_many_or_few(terms, outputs):
 
 def test_clipping_changes_the_step_size_from_step_to_step():
     """Only then does h_k/h_{k-1} differ from 1; and the bound on alpha must hold in some steps."""
-    _, bound = STEP_SIZES["Clipped"]
+    bound = PACES["Clipped"].alpha
     alphas = [theirs(program)[0][1] for program in DEFAULT if program.step_size == "Clipped"]
     assert all(np.ptp(alpha) > 1e-2 * np.max(alpha) for alpha in alphas)
     assert sum(np.max(alpha) == bound > np.min(alpha) for alpha in alphas) > 20
