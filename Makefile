@@ -5,12 +5,12 @@ BIN := .venv/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: test test-all demo bench format clean
+.PHONY: reproduce test test-all bench format clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable ".[cli,plot,test,tools]"
+		--editable ".[cli,test,tools]"
 	touch $@
 
 test: .venv/installed
@@ -22,11 +22,12 @@ test: .venv/installed
 test-all: .venv/installed
 	$(BIN)/pytest -n 2 --dist worksteal
 
-demo: .venv/installed
-	$(BIN)/python examples/demo.py
+reproduce: .venv/installed
+	$(BIN)/riesz reproduce
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/reproduce.py
 
 format: .venv/installed
 	$(BIN)/ruff check --fix .

@@ -53,10 +53,10 @@ def test_the_examples_of_the_extension_page_run(tmp_path):
 def test_the_readme_shows_the_commands_that_ci_runs():
     readme, ci = (ROOT / "README.md").read_text(), (ROOT / ".ci/run").read_text()
     commands = re.search(r"```\n(.*?)```", readme, re.DOTALL).group(1).splitlines()
-    assert [command.split("#")[0].strip() for command in commands] == ["make test", "make demo"]
+    assert [command.split("#")[0].strip() for command in commands] == ["make reproduce", "make test"]
     assert "make test" in ci
     makefile = (ROOT / "Makefile").read_text()
-    assert all(f"\n{target}: .venv/installed" in makefile for target in ("test", "demo"))
+    assert all(f"\n{target}: .venv/installed" in makefile for target in ("test", "reproduce"))
 
 
 def test_every_public_name_has_a_docstring():

@@ -15,7 +15,7 @@ from ._integral import AbstractLoss, Integral, check_problem, check_term
 from ._methods import as_method, nhb
 from ._run import STEP_COLUMNS, Problem
 from ._safeguard import Safeguard
-from ._scheme import AbstractScheme, Choices
+from ._scheme import AbstractMethod, AbstractScheme, Choices
 from ._step_size import Search
 
 _warned = threading.Event()
@@ -116,13 +116,15 @@ def prepare(
 ) -> tuple[Problem, Any, dict[str, Any]]:  # fmt: skip
     """Check everything before anything is compiled; `theta` is one start."""
     if method is not None and not isinstance(method, str):
-        _check.kind("method", method, AbstractScheme, "a method, such as riesz.nhb(), or its name")
-    scheme: Any = nhb() if method is None else as_method(method)
+        _check.kind("method", method, AbstractMethod, "a method, such as riesz.nhb(), or its name")
+    chosen = nhb() if method is None else as_method(method)
     check_problem(loss, D, theta, key)
-    _check_choices(scheme.choices, theta)
-    own = {name: metric for name in ("W", "X") if (metric := getattr(scheme.choices, name)) is not None}
-    for name, metric in own.items():
-        _check_metric(name, metric, loss, D, theta, key)
+    own = {}
+    if isinstance(chosen, AbstractScheme):
+        _check_choices(chosen.choices, theta)
+        own = {name: metric for name in ("W", "X") if (metric := getattr(chosen.choices, name)) is not None}
+        for name, metric in own.items():
+            _check_metric(name, metric, loss, D, theta, key)
     drawn = loss.drawn or any(metric.drawn for metric in own.values())
     if max_seconds is not None:
         _check.scalar("max_seconds", max_seconds, above=0.0)
@@ -136,4 +138,4 @@ def prepare(
         "metrics": checked,
     }
     _check_precision(theta.dtype)
-    return Problem(loss, D, Safeguard(scheme), drawn), key if drawn else None, options
+    return Problem(loss, D, Safeguard(chosen), drawn), key if drawn else None, options

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 
 from ._frame import Sample
 from ._integral import AbstractLoss
-from ._scheme import AbstractMethod, AbstractScheme
-from ._state import Info, State
-from ._step_size import Shortened
+from ._scheme import AbstractMethod
+from ._state import Info
 from ._types import Parametrisation, Vector
 
 SHORTEN = 0.1
@@ -22,7 +21,7 @@ RECOVER = 2.0
 class GuardedState(eqx.Module):
     """The method's state, how far its steps are shortened, and how many in a row were rejected."""
 
-    inner: State
+    inner: Any
     factor: jax.Array
     failures: jax.Array
 
@@ -34,13 +33,13 @@ class GuardedInfo(eqx.Module):
     trial_loss: jax.Array
 
 
-class Safeguard(AbstractMethod):
+class Safeguard(eqx.Module):
     """Reject non-finite trials: stay, drop the momentum, shorten the step.
 
     Growth of the loss is never undone: it belongs to the method.
     """
 
-    method: AbstractScheme
+    method: AbstractMethod
 
     def init(self, theta: Vector) -> GuardedState:
         """The method's own start, at full length."""
@@ -50,19 +49,17 @@ class Safeguard(AbstractMethod):
         """The method's own draw."""
         return self.method.draw(loss, D, theta, key)
 
-    def step(  # type: ignore[override]
+    def step(
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: GuardedState, sample: Sample
     ) -> tuple[Vector, GuardedState, GuardedInfo]:
         """The method's step if the loss is finite where it leads, else no step."""
-        rule = Shortened(self.method.choices.step_size, state.factor)
-        shortened = eqx.tree_at(lambda method: method.choices.step_size, self.method, rule)
-        trial, inner, info = shortened.step(loss, D, theta, state.inner, sample)
+        trial, inner, info = self.method.shortened(state.factor).step(loss, D, theta, state.inner, sample)
         trial_loss = loss.value(D(trial), sample.terms)
         finite = jnp.isfinite(trial_loss) & jnp.all(jnp.isfinite(trial)) & jnp.isfinite(info.alpha)
 
         choose = lambda good, bad: jax.tree.map(lambda g, b: jnp.where(finite, g, b), good, bad)
         good = GuardedState(inner, jnp.minimum(state.factor * RECOVER, 1.0), jnp.zeros_like(state.failures))
-        bad = GuardedState(state.inner.at_rest(theta), state.factor * SHORTEN, state.failures + 1)
+        bad = GuardedState(self.method.at_rest(theta, state.inner), state.factor * SHORTEN, state.failures + 1)
         info = eqx.tree_at(
             lambda info: (info.step_norm, info.accepted),
             info,

@@ -1,7 +1,7 @@
 """What a method is: three verbs. What a scheme is: a method that holds choices."""
 
 import abc
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ from .._integral import AbstractLoss
 from .._momentum import AbstractMomentum
 from .._retraction import AbstractRetraction
 from .._state import Info, State
-from .._step_size import AbstractStepSize
+from .._step_size import AbstractStepSize, Shortened
 from .._transport import AbstractTransport
 from .._types import Parametrisation, Vector
 
@@ -37,6 +37,14 @@ class AbstractMethod(eqx.Module):
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: Any, sample: Sample
     ) -> tuple[Vector, Any, Info]:
         """One step: the new parameters, the new state, and what a plot needs."""
+
+    @abc.abstractmethod
+    def shortened(self, factor: jax.Array) -> Self:
+        """The same method with its step sizes times a factor: how a safeguard retreats."""
+
+    @abc.abstractmethod
+    def at_rest(self, theta: Vector, state: Any) -> Any:
+        """The state at theta with its momentum dropped."""
 
 
 class Choices(eqx.Module):
@@ -89,6 +97,14 @@ class AbstractScheme(AbstractMethod):
     def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
         """The points of the loss, and of W and X where they have measures of their own."""
         return draw_sample(loss, D, theta, key, self.choices.W, self.choices.X)
+
+    def shortened(self, factor: jax.Array) -> Self:
+        """The same choices with shorter steps."""
+        return eqx.tree_at(lambda m: m.choices.step_size, self, Shortened(self.choices.step_size, factor))
+
+    def at_rest(self, theta: Vector, state: State) -> State:
+        """No momentum, the same k."""
+        return state.at_rest(theta)
 
 
 def narrate(frame: Frame, space: Any, covector: Vector, theta: Vector, alpha: jax.Array) -> Info:

@@ -23,6 +23,10 @@ class Experiment:
     """Functions of theta recorded at every iterate."""
     error: str
     """The metric that the paper's figure shows against iterations."""
+    error_against_time: str
+    """The metric that it shows against seconds."""
+    labels: dict[str, str]
+    """These two metrics in words, for an axis."""
     target: dict[str, float]
     """Stop when this metric is at most this."""
     max_steps: int

@@ -13,8 +13,11 @@ from rich.table import Table
 
 from .._methods import METHODS
 from ._competitors import COMPETITORS
-from ._reproduce import PROBLEMS, open_store, plan, run_all, summarise
-from ._store import StoreError
+from ._publish import Published, publish
+from ._reproduce import PARTS, PROBLEMS, kept, open_store, plan, run_all
+from ._results import Band
+from ._store import Store, StoreError
+from .claims import Verdict
 
 console = Console()
 
@@ -31,27 +34,29 @@ def reproduce(
     steps: int | None = None,
     out: pathlib.Path = pathlib.Path("out/reproduce"),
 ) -> None:
-    """Run the paper's experiments; interrupt it and run it again as you like: finished runs are kept.
+    """Run the paper's experiments and judge its claims; interrupt it and run it again: finished runs are kept.
 
     Args:
         problems: any of mackey-glass, extended-xor, advection-diffusion, reaction-diffusion; all by default.
         seeds: the number of random starts.
-        methods: "main" (the figures of section 5), "all" (the appendix too), or labels such as NHB-FD.
+        methods: "main" (the figures of section 5), "all" (the appendix and baselines too), or labels such as NHB-FD.
         steps: the step limit; each problem's own by default.
-        out: where runs and tables are kept.
+        out: where runs, tables, figures and the report are kept.
 
     """
     for name in problems:
         if name not in PROBLEMS:
             raise UsageError(f"there is no problem {name!r}; the problems are {', '.join(PROBLEMS)}.")
     for label in methods:
-        if label not in COMPETITORS and label not in ("main", "all"):
+        if label not in COMPETITORS and label not in PARTS:
             raise UsageError(f"there is no method {label!r}; the methods are main, all, {', '.join(COMPETITORS)}.")
     if seeds < 1 or (steps is not None and steps < 1):
         raise UsageError("--seeds and --steps must be at least 1.")
-    chosen = methods[0] if methods in (("main",), ("all",)) else methods
-    if not isinstance(chosen, str) and {"main", "all"} & set(chosen):
+    chosen = methods[0] if len(methods) == 1 and methods[0] in PARTS else methods
+    if not isinstance(chosen, str) and set(PARTS) & set(chosen):
         raise UsageError("--methods takes main, or all, or labels, not a mixture.")
+    if not chosen:
+        raise UsageError("--methods takes main, or all, or labels.")
     store = open_store(out, steps)
     plans = plan(problems, chosen, steps)
     total = seeds * sum(len(item.competitors) for item in plans)
@@ -59,18 +64,68 @@ def reproduce(
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=total)
         runs = run_all(plans, seeds, store, lambda what, n: progress.update(task, description=what, advance=n))
-    table = Table(title=f"To the target, over {seeds} starts; seconds of starts that ran alone")
-    for heading in ("problem", "method", "iterations", "10-90 %", "seconds", "success"):
-        table.add_column(heading, justify="left" if heading in ("problem", "method") else "right")
-    shown = lambda value, form: "-" if value == float("inf") else format(value, form)
-    for row in summarise(runs):
-        band = f"{shown(row.low, '.0f')} to {shown(row.high, '.0f')}"
+        progress.update(task, description="All runs are done")
+    with console.status("Drawing figures and judging claims"):
+        published = publish(out, runs, steps)
+    _tell(published)
+
+
+def report(folder: Annotated[pathlib.Path, tyro.conf.Positional], /) -> None:
+    """Make tables, figures, verdicts and the report anew from every run that a folder holds.
+
+    Args:
+        folder: what was --out of `riesz reproduce`.
+
+    """
+    store = Store(folder)
+    runs = kept(store)
+    if not runs:
+        raise UsageError(f"{folder} holds no finished runs.")
+    with console.status("Drawing figures and judging claims"):
+        published = publish(folder, runs, store.settings.get("steps"))
+    _tell(published)
+
+
+def _tell(published: Published) -> None:
+    """Print the closing table, the verdicts, and where everything is."""
+    results = published.results
+    table = Table(title=f"To the target, over {results.starts()} starts: median, 10-90 %")
+    for heading in ("problem", "method", "iterations", "10-90 %", "ms each", "seconds", "reached"):
+        table.add_column(heading, justify="left" if heading in ("problem", "method") else "right", no_wrap=True)
+    shown = lambda value, form: format(value, form) if abs(value) < float("inf") else "-"
+    before = None
+    for problem, method in results:
+        band = Band.of(results.iterations(problem, method))
+        each = results.seconds_per_iteration(problem, method)
+        reached, starts = results.success(problem, method)
+        if before not in (None, problem):
+            table.add_section()
         table.add_row(
-            row.problem, row.method, shown(row.iterations, ".0f"), band, shown(row.seconds, ".2f"), f"{row.success:.0%}"
-        )
+            problem if problem != before else "", method, shown(float(band.median), ".0f"),
+            f"{shown(float(band.low), '.0f')} to {shown(float(band.high), '.0f')}",
+            shown(1000 * each, ".2f"), shown(each * float(band.median), ".2f"), f"{reached}/{starts}",
+        )  # fmt: skip
+        before = problem
     console.print(table)
-    errors = {item.experiment.name: item.experiment.error for item in plans}
-    console.print(f"Every iterate is in {store.table(runs, errors)}.")
+
+    styles = {Verdict.REPRODUCED: "green", Verdict.NOT_REPRODUCED: "red", Verdict.DEPENDS: "yellow"}
+    waiting = []
+    console.print("\nThe paper's claims; in brackets, 10-90 % over resampled starts", style="bold", highlight=False)
+    for judged in published.verdicts:
+        if judged.verdict is Verdict.NOT_JUDGED:
+            waiting.append(judged.claim.name)
+            continue
+        on = f" on {judged.on}" if judged.on else ""
+        verdict = f"[{styles[judged.verdict]}]{judged.verdict}{on}[/]"
+        console.print(f"\n{verdict}: {judged.claim.text} ({judged.claim.place})", highlight=False)
+        for finding in judged.measured.split("; "):
+            console.print(f"    {finding}", style="dim", highlight=False)
+    if waiting:
+        console.print(f"\nNot judged, for want of runs (see --methods all): {', '.join(waiting)}.", highlight=False)
+    counts = {verdict: sum(j.verdict is verdict for j in published.verdicts) for verdict in Verdict}
+    console.print("Claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) + ".")
+    console.print(f"Tables and figures are in {published.report.parent}; the report is")
+    print(published.report)
 
 
 def methods() -> None:
@@ -88,7 +143,7 @@ def main() -> None:
         os.environ.setdefault(variable, "1")
     jax.config.update("jax_enable_x64", True)
     try:
-        tyro.extras.subcommand_cli_from_dict({"reproduce": reproduce, "methods": methods})
+        tyro.extras.subcommand_cli_from_dict({"reproduce": reproduce, "report": report, "methods": methods})
     except (UsageError, StoreError) as error:
         print(f"riesz: {error}", file=sys.stderr)
         sys.exit(2)

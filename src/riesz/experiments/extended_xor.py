@@ -48,6 +48,8 @@ def experiment(
         size=theta.size,
         metrics={"train_mse": train, "test_mse": test, "test_accuracy": accuracy},
         error="train_mse",
+        error_against_time="train_mse",
+        labels={"train_mse": "training MSE of the probabilities"},
         target={"train_mse": threshold},
         max_steps=max_steps,
         settings={"spacing": spacing, "activation": activation, "threshold": threshold, "data_seed": data_seed},

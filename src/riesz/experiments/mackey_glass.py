@@ -53,6 +53,8 @@ def experiment(history: float = 1.2, threshold: float = 2e-5, max_steps: int = 5
         size=theta.size,
         metrics={"train_mse": train, "test_mse": test},
         error="train_mse",
+        error_against_time="train_mse",
+        labels={"train_mse": "training MSE"},
         target={"train_mse": threshold},
         max_steps=max_steps,
         settings={"history": history, "threshold": threshold},
