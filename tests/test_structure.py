@@ -180,6 +180,14 @@ def test_momentum_costs_no_jacobian(name):
     assert list(default(name).outputs()).count(rows) == ngd
 
 
+@pytest.mark.parametrize("name", ["ngd", "nhb", "nhb_fd", "qnhb", "nn1_fd", "qnn2"])
+def test_a_second_order_retraction_costs_no_jacobian_and_no_factorisation(name):
+    """A nested JVP and a right-hand side: rows and factorisations are those of the straight retraction."""
+    rows, straight, bent = (M, 1, D_SIZE), default(name), natural(name, retraction=riesz.SecondOrder())
+    assert list(bent.outputs()).count(rows) == list(straight.outputs()).count(rows)
+    assert bent.factorisations == straight.factorisations
+
+
 PASSES = {
     "ngd": 1,  # the Jacobian, which brings the values along
     "nhb": 2,  # the Jacobian, and one JVP at theta_{k-1}

@@ -47,6 +47,7 @@ from ._parametrise import parametrise as parametrise
 from ._result import Result as Result
 from ._result import Solution as Solution
 from ._result import SolveError as SolveError
+from ._retraction import SecondOrder as SecondOrder
 from ._retraction import Straight as Straight
 from ._scheme import HeavyBall as HeavyBall
 from ._scheme import NesterovOne as NesterovOne

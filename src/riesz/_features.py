@@ -32,6 +32,11 @@ def along(D: Parametrisation, operator: Operator, theta: Vector, delta: Vector, 
     return jax.jvp(lambda theta: evaluate(D, operator, theta, x), (theta,), (delta,))[1]
 
 
+def bend(D: Parametrisation, operator: Operator, theta: Vector, delta: Vector, x: jax.Array) -> jax.Array:
+    """The second derivative of (A D(theta + t delta))(x_j) at t = 0: one nested JVP, no rows."""
+    return jax.jvp(lambda theta: along(D, operator, theta, delta, x), (theta,), (delta,))[1]
+
+
 def features(D: Parametrisation, operator: Operator, theta: Vector, x: jax.Array) -> Features:
     """Values and rows at every point, from one pass of reverse mode per point."""
 

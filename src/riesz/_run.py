@@ -25,7 +25,14 @@ PATIENCE = 5
 """So many non-finite trials, or steps without any direction, in a row end a run."""
 
 
-STEP_COLUMNS = {"gradient_norm": float, "step_norm": float, "alpha": float, "rank": int, "accepted": bool}
+STEP_COLUMNS = {
+    "gradient_norm": float,
+    "step_norm": float,
+    "alpha": float,
+    "scale": float,
+    "rank": int,
+    "accepted": bool,
+}
 """The columns of the history that have an entry a step, not an entry an iterate."""
 
 
@@ -61,6 +68,7 @@ class Log(eqx.Module):
     gradient_norm: jax.Array
     step_norm: jax.Array
     alpha: jax.Array
+    scale: jax.Array
     rank: jax.Array
     accepted: jax.Array
 
@@ -101,7 +109,7 @@ def _advance(problem: Problem, carry: Carry, key: Any, count: Any, target: Any, 
             (collapsed >= PATIENCE, Result.RANK_COLLAPSE),
         ]
         number = jnp.select([test for test, _ in ends], [code(result) for _, result in ends], 0)
-        log = Log(theta, loss, info.gradient_norm, info.step_norm, info.alpha, info.rank, info.accepted)
+        log = Log(theta, loss, info.gradient_norm, info.step_norm, info.alpha, info.scale, info.rank, info.accepted)
         return Carry(theta, state, sample, loss, steps, collapsed, number.astype(carry.code.dtype)), log
 
     def unfinished(loop: tuple[Any, Carry, Log]) -> jax.Array:

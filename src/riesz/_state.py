@@ -39,6 +39,8 @@ class Info(eqx.Module):
     step_norm: jax.Array
     """|theta_{k+1} - theta_k|."""
     alpha: jax.Array
+    scale: jax.Array
+    """The factor by which the retraction shortened the displacement."""
     rank: jax.Array
     """Eigenvalues of G_W above eps; d for the classical methods."""
     accepted: jax.Array

@@ -14,7 +14,7 @@ from .._frame import Frame, Sample, draw_sample
 from .._inner_product import AbstractInnerProduct, AbstractMetric
 from .._integral import AbstractLoss
 from .._momentum import AbstractMomentum
-from .._retraction import AbstractRetraction
+from .._retraction import AbstractRetraction, Landing
 from .._state import Info, State
 from .._step_size import AbstractStepSize, Shortened
 from .._transport import AbstractTransport
@@ -107,13 +107,14 @@ class AbstractScheme(AbstractMethod):
         return state.at_rest(theta)
 
 
-def narrate(frame: Frame, space: Any, covector: Vector, theta: Vector, alpha: jax.Array) -> Info:
-    """What a step from the frame to theta tells: the space and covector of its gradient, and its length."""
+def narrate(frame: Frame, space: Any, covector: Vector, landing: Landing, alpha: jax.Array) -> Info:
+    """What a step from the frame tells: the space and covector of its gradient, and where it landed."""
     return Info(
         loss=frame.value,
         gradient_norm=jnp.linalg.norm(covector),
-        step_norm=jnp.linalg.norm(theta - frame.theta),
+        step_norm=jnp.linalg.norm(landing.theta - frame.theta),
         alpha=alpha,
+        scale=landing.scale,
         rank=space.rank,
         accepted=jnp.asarray(True),
     )

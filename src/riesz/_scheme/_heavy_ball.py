@@ -34,13 +34,13 @@ class HeavyBall(AbstractScheme):
             return ratio * beta * d - alpha * g
 
         def trial(alpha: jax.Array) -> jax.Array:
-            return loss.value(D(choose.retraction(here, displacement(alpha))[0]), sample.terms)
+            return loss.value(D(choose.retraction(here, displacement(alpha)).theta), sample.terms)
 
         covector = here.covector(here.differential)
         alpha = choose.step_size(Search(g, trial, here.value, covector @ g))
-        theta_next, delta = choose.retraction(here, displacement(alpha))
+        landing = choose.retraction(here, displacement(alpha))
         return (
-            theta_next,
-            State(theta, delta, alpha, state.k + 1),
-            narrate(here, here.W, covector, theta_next, alpha),
+            landing.theta,
+            State(theta, landing.delta, alpha, state.k + 1),
+            narrate(here, here.W, covector, landing, alpha),
         )

@@ -25,16 +25,16 @@ class NesterovOne(AbstractScheme):
         choose = self.choices
         here = choose.frame(loss, D, theta, sample)
         d = choose.transport(here, state)
-        y, drift = choose.retraction(here, choose.momentum(state.k) * d)
+        drift = choose.retraction(here, choose.momentum(state.k) * d)
 
-        there = choose.frame(loss, D, y, sample)
+        there = choose.frame(loss, D, drift.theta, sample)
         g = there.gradient
 
         def trial(alpha: jax.Array) -> jax.Array:
-            return loss.value(D(choose.retraction(there, -alpha * g)[0]), sample.terms)
+            return loss.value(D(choose.retraction(there, -alpha * g).theta), sample.terms)
 
         covector = there.covector(there.differential)
         alpha = choose.step_size(Search(g, trial, there.value, covector @ g))
-        theta_next, descent = choose.retraction(there, -alpha * g)
-        state = State(theta, drift + descent, alpha, state.k + 1)
-        return theta_next, state, narrate(here, there.W, covector, theta_next, alpha)
+        landing = choose.retraction(there, -alpha * g)
+        state = State(theta, drift.delta + landing.delta, alpha, state.k + 1)
+        return landing.theta, state, narrate(here, there.W, covector, landing, alpha)

@@ -26,19 +26,19 @@ class NesterovTwo(AbstractScheme):
         choose = self.choices
         here = choose.frame(loss, D, theta, sample)
         drift = choose.momentum(state.k) * choose.transport(here, state)
-        y, _ = choose.retraction(here, drift)
+        y = choose.retraction(here, drift).theta
 
         there = choose.frame(loss, D, y, sample)
         g = here.representer(there.differential)
 
         def trial(alpha: jax.Array) -> jax.Array:
-            return loss.value(D(choose.retraction(here, drift - alpha * g)[0]), sample.terms)
+            return loss.value(D(choose.retraction(here, drift - alpha * g).theta), sample.terms)
 
         covector = here.covector(there.differential)
         alpha = choose.step_size(Search(g, trial, there.value, covector @ g))
-        theta_next, delta = choose.retraction(here, drift - alpha * g)
+        landing = choose.retraction(here, drift - alpha * g)
         return (
-            theta_next,
-            State(theta, delta, alpha, state.k + 1),
-            narrate(here, here.W, covector, theta_next, alpha),
+            landing.theta,
+            State(theta, landing.delta, alpha, state.k + 1),
+            narrate(here, here.W, covector, landing, alpha),
         )

@@ -43,6 +43,7 @@ class Optax(AbstractMethod):
             gradient_norm=jnp.linalg.norm(gradient),
             step_norm=jnp.linalg.norm(step),
             alpha=jnp.asarray(self.factor, theta.dtype),
+            scale=jnp.ones((), theta.dtype),
             rank=jnp.asarray(theta.size),
             accepted=jnp.asarray(True),
         )
