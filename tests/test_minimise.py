@@ -20,7 +20,7 @@ import pytest
 import riesz
 from riesz import Result, _run
 
-STEP_COLUMNS = {"gradient_norm", "step_norm", "alpha", "rank", "accepted"}
+STEP_COLUMNS = {"gradient_norm", "step_norm", "alpha", "scale", "rank", "accepted"}
 
 
 # ------------------------------------------------------------------------------------------- a smooth fit

@@ -50,7 +50,8 @@ class SecondOrder(AbstractRetraction):
 
     $R(v + \psi^T \delta) = D(\theta + s\delta + \tfrac{s^2}{2} a)$ with $\psi^T a = -P_{T}\, H_D(\delta, \delta)$ in W,
     filtered as the gradient is: the second derivative of $s \mapsto D$ has no tangential part. The ratio
-    $|a|/|\delta|$ says how far a straight line may be followed, and limits it: $s = \min(1, \text{limit}\,|\delta|/|a|)$.
+    $|a|/|\delta|$ says how far a straight line may be followed, and limits it,
+    $s = \min(1, \text{limit}\,|\delta|/|a|)$.
 
     It costs one nested JVP of the rows and one right-hand side of the factorisation that is already there.
 

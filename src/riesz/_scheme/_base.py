@@ -1,7 +1,7 @@
 """What a method is: three verbs. What a scheme is: a method that holds choices."""
 
 import abc
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -39,7 +39,7 @@ class AbstractMethod(eqx.Module):
         """One step: the new parameters, the new state, and what a plot needs."""
 
     @abc.abstractmethod
-    def shortened(self, factor: jax.Array) -> Self:
+    def shortened(self, factor: jax.Array) -> "AbstractMethod":
         """The same method with its step sizes times a factor: how a safeguard retreats."""
 
     @abc.abstractmethod
@@ -98,7 +98,7 @@ class AbstractScheme(AbstractMethod):
         """The points of the loss, and of W and X where they have measures of their own."""
         return draw_sample(loss, D, theta, key, self.choices.W, self.choices.X)
 
-    def shortened(self, factor: jax.Array) -> Self:
+    def shortened(self, factor: jax.Array) -> AbstractMethod:
         """The same choices with shorter steps."""
         return eqx.tree_at(lambda m: m.choices.step_size, self, Shortened(self.choices.step_size, factor))
 

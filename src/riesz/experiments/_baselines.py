@@ -1,6 +1,6 @@
 """Optimisers of optax as methods, for context: Adam and L-BFGS see the same loss, starts, clock and stopping tests."""
 
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -49,7 +49,7 @@ class Optax(AbstractMethod):
         )
         return theta + step, state, info
 
-    def shortened(self, factor: jax.Array) -> Self:
+    def shortened(self, factor: jax.Array) -> AbstractMethod:
         """The same transformation with shorter updates."""
         return eqx.tree_at(lambda method: method.factor, self, self.factor * factor)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._minimise import minimise_many
 from .._result import Result
+from .._scheme import AbstractMethod
 from . import advection_diffusion, extended_xor, mackey_glass, reaction_diffusion
 from ._competitors import COMPETITORS, Competitor, labels_of
 from ._experiment import Experiment
@@ -61,27 +62,33 @@ def versions() -> dict[str, str]:
 
 def _groups(seeds: Sequence[int]) -> Iterator[tuple[list[int], bool]]:
     """Seeds in groups, and whether the group is timed; a seed is timed or not whatever else runs."""
-    for timed in (True, False):
+    for timed, size in ((True, 1), (False, GROUP)):
         chosen = [seed for seed in seeds if (seed < TIMED) == timed]
-        for first in range(0, len(chosen), GROUP):
-            yield chosen[first : first + GROUP], timed
+        for first in range(0, len(chosen), size):
+            yield chosen[first : first + size], timed
 
 
 def run_all(plans: list[Plan], seeds: int, store: Store, tell: Callable[[str, int], Any]) -> list[Stored]:
-    """Run what is missing, keep it, and return every run; `tell(what, count)` reports progress."""
-    runs = []
+    """Run what is missing, keep it, and return every run; `tell(what, count)` reports progress.
+
+    The methods of a problem take turns at every start, so that a machine that is slower for a while is slower for all.
+    """
     for item in plans:
         problem = item.experiment
-        for competitor in item.competitors:
-            what = f"{problem.title}: {competitor.label}"
-            tell(what, 0)
-            for group, timed in _groups(range(seeds)):
+        methods = {competitor: competitor.make() for competitor in item.competitors}
+        for group, timed in _groups(range(seeds)):
+            for competitor, method in methods.items():
+                tell(f"{problem.title}: {competitor.label}", 0)
                 missing = [seed for seed in group if (problem.name, competitor.label, seed) not in store]
                 if missing:
-                    _run(problem, competitor, missing, timed, store)
-                tell(what, len(group))
-            runs += [store.load(problem.name, competitor.label, seed) for seed in range(seeds)]
-    return runs
+                    _run(problem, competitor, method, missing, timed, store)
+                tell(f"{problem.title}: {competitor.label}", len(group))
+    return [
+        store.load(item.experiment.name, competitor.label, seed)
+        for item in plans
+        for competitor in item.competitors
+        for seed in range(seeds)
+    ]
 
 
 def kept(store: Store) -> list[Stored]:
@@ -94,13 +101,15 @@ def kept(store: Store) -> list[Stored]:
     ]
 
 
-def _run(problem: Experiment, competitor: Competitor, seeds: list[int], timed: bool, store: Store) -> None:
+def _run(
+    problem: Experiment, competitor: Competitor, method: AbstractMethod, seeds: list[int], timed: bool, store: Store
+) -> None:
     max_steps = competitor.patience * problem.max_steps
     solution = minimise_many(
         problem.loss,
         problem.D,
         jnp.stack([problem.start(seed) for seed in seeds]),
-        competitor.make(),
+        method,
         max_steps=max_steps,
         target=problem.target,
         metrics=problem.metrics,

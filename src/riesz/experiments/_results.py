@@ -32,6 +32,13 @@ def _reached(run: Stored) -> bool:
     return run.result == Result.TARGET_REACHED.name
 
 
+def _iterations(run: Stored, loosen: float) -> float:
+    """The first iterate at which every metric with a target is at most `loosen` times it."""
+    targets = run.settings["target"].items()
+    reached = np.all([run.history[name] <= loosen * target for name, target in targets], axis=0)
+    return float(np.argmax(reached)) if reached.any() else np.inf
+
+
 def diverged(run: Stored) -> bool:
     """Whether the run failed, or ended with a larger loss than it began with."""
     loss = run.history["loss"]
@@ -62,9 +69,9 @@ class Results:
         """The largest number of starts of any method."""
         return max((len(runs) for runs in self._runs.values()), default=0)
 
-    def iterations(self, problem: str, method: str) -> np.ndarray:
-        """To the target, for every start; infinite where it was not reached."""
-        return np.array([run.steps if _reached(run) else np.inf for run in self.runs(problem, method)])
+    def iterations(self, problem: str, method: str, loosen: float = 1.0) -> np.ndarray:
+        """To the target, or to `loosen` times the target, for every start; infinite where it was not reached."""
+        return np.array([_iterations(run, loosen) for run in self.runs(problem, method)])
 
     def seconds_per_iteration(self, problem: str, method: str) -> float:
         """The median over all steps of the starts that ran alone; compilation and metrics are not in it."""
@@ -72,9 +79,9 @@ class Results:
         steps = np.concatenate([np.zeros(0), *alone])
         return float(np.median(steps)) if steps.size else float("nan")
 
-    def seconds(self, problem: str, method: str) -> np.ndarray:
-        """To the target, for every start: its iterations at the method's seconds per iteration."""
-        return self.iterations(problem, method) * self.seconds_per_iteration(problem, method)
+    def seconds(self, problem: str, method: str, loosen: float = 1.0) -> np.ndarray:
+        """As `iterations`, at the method's seconds per iteration."""
+        return self.iterations(problem, method, loosen) * self.seconds_per_iteration(problem, method)
 
     def success(self, problem: str, method: str) -> tuple[int, int]:
         """How many starts reached the target, and of how many."""

@@ -68,6 +68,8 @@ class Claim:
     place: str
     text: str
     check: Callable[[Results], Iterable[Finding]]
+    aspect: str = "what is measured"
+    """What differs between findings about the same method."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +110,21 @@ def _bounded(subject: str, words: str, interval: tuple[float, float, float], lea
 
 
 def ratio(
-    results: Results, problem: str, a: str, b: str, of: str = "iterations", least: float = 0.0, most: float = np.inf
+    results: Results,
+    problem: str,
+    a: str,
+    b: str,
+    of: str = "iterations",
+    least: float = 0.0,
+    most: float = np.inf,
+    loosen: float = 1.0,
 ) -> Finding:
-    """Median iterations or seconds to the target, of a over b."""
+    """Median iterations or seconds to the target, or to `loosen` times the target, of a over b."""
     measure = {"iterations": results.iterations, "seconds": results.seconds}[of]
     quotient = lambda x, y: np.median(x, axis=-1) / np.median(y, axis=-1)
-    interval = _interval(quotient, measure(problem, a), measure(problem, b))
-    return _bounded(a, f"{a}/{b} {of}", interval, least, most)
+    interval = _interval(quotient, measure(problem, a, loosen), measure(problem, b, loosen))
+    words = "" if loosen == 1.0 else f" to {loosen:g} times the target"
+    return _bounded(a, f"{a}/{b} {of}{words}", interval, least, most)
 
 
 def cost(results: Results, problem: str, a: str, b: str, least: float, most: float) -> Finding:
@@ -322,12 +332,18 @@ CLAIMS = (
     Claim(
         "advection-diffusion-iterations", "5.4.1",
         "Momentum cuts the iterations by around half.",
-        _each(MOMENTUM, lambda r, m: ratio(r, AD, m, "NGD", most=AROUND_HALF)),
+        lambda r: [
+            ratio(r, AD, m, "NGD", most=AROUND_HALF, loosen=loosen) for loosen in (1, 100) for m in MOMENTUM
+        ],
+        aspect="the target, which the paper does not state",
     ),
     Claim(
         "advection-diffusion-time", "5.4.1",
         "Momentum cuts the time by around half.",
-        _each(MOMENTUM, lambda r, m: ratio(r, AD, m, "NGD", "seconds", most=AROUND_HALF)),
+        lambda r: [
+            ratio(r, AD, m, "NGD", "seconds", most=AROUND_HALF, loosen=loosen) for loosen in (1, 100) for m in MOMENTUM
+        ],
+        aspect="the target, which the paper does not state",
     ),
     Claim(
         "reaction-diffusion-momentum", "5.4.2",
@@ -380,15 +396,18 @@ def _margin(results: Results, method: str) -> Finding:
     return _bounded(f"GN-{method}", f"(GN-{method}/GN-NGD)/({method}/NGD) iterations", interval, 1.0, np.inf)
 
 
-def _verdict(findings: tuple[Finding, ...]) -> tuple[Verdict, str]:
+def _verdict(findings: tuple[Finding, ...], aspect: str) -> tuple[Verdict, str]:
     answers = {finding.holds for finding in findings}
     if answers == {True}:
         return Verdict.REPRODUCED, ""
     if answers == {False}:
         return Verdict.NOT_REPRODUCED, ""
     on = []
-    if True in answers and False in answers:
-        on.append("the method" if len({finding.subject for finding in findings}) > 1 else "what is measured")
+    by_method = [{f.holds for f in findings if f.subject == subject} for subject in {f.subject for f in findings}]
+    if True in answers and False in answers and len({frozenset(holds) for holds in by_method}) > 1:
+        on.append("the method")
+    if any({True, False} <= holds for holds in by_method):
+        on.append(aspect)
     if None in answers:
         on.append("the starts")
     return Verdict.DEPENDS, " and ".join(on)
@@ -399,7 +418,7 @@ def _judge(claim: Claim, results: Results) -> Judged:
         findings = tuple(claim.check(results))
     except MissingRuns as missing:
         return Judged(claim, Verdict.NOT_JUDGED, "", (), f"needs {missing.args[0]}")
-    verdict, on = _verdict(findings)
+    verdict, on = _verdict(findings, claim.aspect)
     mark = {True: "✓", False: "✗", None: "?"}
     return Judged(claim, verdict, on, findings, "; ".join(f"{mark[f.holds]} {f.text}" for f in findings))
 
