@@ -135,6 +135,12 @@ def test_seconds_come_from_the_starts_that_ran_alone():
     np.testing.assert_allclose(runs.seconds("mackey-glass", "NGD"), 0.3)
 
 
+def test_diverged_starts_do_not_tell_the_time():
+    slow = stored(seed=0, each=0.5, loss=[1.0, 2.0, 3.0], result="STEP_LIMIT")
+    assert Results([slow]).seconds_per_iteration("mackey-glass", "NGD") == pytest.approx(0.5)
+    assert Results([slow, stored(seed=1)]).seconds_per_iteration("mackey-glass", "NGD") == pytest.approx(0.1)
+
+
 def test_bands_never_average_infinity():
     band = Band.of(np.array([[1.0], [2.0], [3.0], [4.0], [np.inf]]))
     assert (band.low[0], band.median[0], band.high[0]) == (1.0, 3.0, np.inf)

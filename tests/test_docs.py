@@ -8,6 +8,7 @@ import jax
 import pytest
 
 import riesz
+from riesz.experiments.claims import CLAIMS
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -57,6 +58,17 @@ def test_the_readme_shows_the_commands_that_ci_runs():
     assert "make test" in ci
     makefile = (ROOT / "Makefile").read_text()
     assert all(f"\n{target}: .venv/installed" in makefile for target in ("test", "reproduce"))
+
+
+def test_the_claims_in_the_docs_are_those_that_are_checked():
+    """In the README those that `make reproduce` can judge, in docs/claims.md all, in the words of the package."""
+    expected = [(claim.text, claim.place) for claim in CLAIMS]
+    row = re.compile(r"^\| (.*?) \| (.*?) \| (reproduced|not reproduced|depends \(on .*?\)) \| (.*) \|$", re.MULTILINE)
+    pages = {name: (ROOT / name).read_text() for name in ("README.md", "docs/claims.md")}
+    found = {name: [match[:2] for match in row.findall(text)] for name, text in pages.items()}
+    assert found["docs/claims.md"] == expected
+    assert found["README.md"] == [pair for pair in expected if pair in found["README.md"]]
+    assert len(found["README.md"]) >= 24
 
 
 def test_every_public_name_has_a_docstring():

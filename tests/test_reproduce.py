@@ -103,7 +103,7 @@ def test_every_figure_has_its_methods():
     (item,) = plan(["extended-xor"], "main", None)
     assert len(item.competitors) == 2 + 6 + 6
     (item,) = plan(["extended-xor"], "all", None)
-    assert len(item.competitors) == 14 + 8 + 6
+    assert len(item.competitors) == 14 + 8 + 1 + 5
     (item,) = plan(["reaction-diffusion"], "all", 7)
     assert len(item.competitors) == 8 + 4 + 6 and item.experiment.max_steps == 7
     folders = {label.lower().replace(" ", "-") for label in COMPETITORS}

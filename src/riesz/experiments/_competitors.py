@@ -86,7 +86,7 @@ class Figure:
     problem: str
     title: str
     part: str
-    """"main" for section 5, "appendix", or "baselines"."""
+    """"main" for the figures of section 5, "appendix" for what else the paper speaks of, or "baselines"."""
     labels: tuple[str, ...]
 
 
@@ -110,6 +110,7 @@ FIGURES = tuple(
          ("NGD", "GN-NGD", *_BOTH)),
         ("extended-xor", "-gauss-newton-nesterov", "Extended exclusive or: Gauss-Newton Nesterov I and II", "appendix",
          ("NGD", "GN-NGD", *_GN(_BOTH))),
+        ("extended-xor", "-line-search", "Extended exclusive or: line search", "appendix", ("NGD", "NHB", "LS-NGD")),
         ("advection-diffusion", "-nesterov", "Advection-diffusion: Nesterov I and II", "appendix", ("NGD", *_BOTH)),
         ("reaction-diffusion", "-nesterov", "Reaction-diffusion: Nesterov I and II", "appendix", ("NGD", *_BOTH)),
         *((problem, "-baselines", f"{title}: baselines", "baselines",

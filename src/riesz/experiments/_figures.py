@@ -74,14 +74,15 @@ def _limits(axes: Axes, results: Results, experiment: Experiment, labels: tuple[
 
 def right_end(results: Results, problem: str, labels: tuple[str, ...], against: str) -> float:
     """Where an axis of iterations or seconds ends: a little after the last method's median start is at the target."""
-    ends = []
+    ends: dict[bool, list[float]] = {True: [], False: []}
     for label in labels:
-        if COMPETITORS[label].patience > 1:
-            continue
         scale = 1.0 if against == "iterations" else results.seconds_per_iteration(problem, label)
         longest = max(run.steps for run in results.runs(problem, label))
-        ends.append(scale * min(longest, 1.25 * float(np.median(results.iterations(problem, label)))))
-    return max(ends, default=1.0)
+        median = 1.25 * float(np.median(results.iterations(problem, label)))
+        # Methods that do not arrive, and baselines with their many cheap steps, do not stretch the axis.
+        matters = bool(np.isfinite(median)) and COMPETITORS[label].patience == 1
+        ends[matters].append(scale * min(longest, median))
+    return max(ends[True] or ends[False], default=1.0)
 
 
 def draw_convergence(axes: Axes, results: Results, figure: Figure, experiment: Experiment, against: str) -> None:

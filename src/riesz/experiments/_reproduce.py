@@ -24,7 +24,7 @@ PROBLEMS: dict[str, Callable[..., Experiment]] = {
     "advection-diffusion": advection_diffusion.experiment,
     "reaction-diffusion": reaction_diffusion.experiment,
 }
-PARTS = {"main": ("main",), "all": ("main", "appendix", "baselines")}
+PARTS = {"main": ("main",), "paper": ("main", "appendix"), "all": ("main", "appendix", "baselines")}
 TIMED = 3
 """So many starts run one at a time, so that their seconds are a single run's; the rest share the cores."""
 GROUP = 10
@@ -40,7 +40,7 @@ class Plan:
 
 
 def plan(problems: Sequence[str], methods: str | Sequence[str], steps: int | None) -> list[Plan]:
-    """What to run: "main" is the figures of section 5; "all" adds those of the appendix and the baselines."""
+    """What to run: "main" is the figures of section 5, "paper" adds the appendix, "all" the baselines."""
     plans = []
     for name in problems or PROBLEMS:
         experiment = PROBLEMS[name](**({} if steps is None else {"max_steps": steps}))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import jax
 import tyro
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -39,7 +40,7 @@ def reproduce(
     Args:
         problems: any of mackey-glass, extended-xor, advection-diffusion, reaction-diffusion; all by default.
         seeds: the number of random starts.
-        methods: "main" (the figures of section 5), "all" (the appendix and baselines too), or labels such as NHB-FD.
+        methods: "main" (the figures of section 5), "paper" (the appendix too), "all" (baselines too), or labels.
         steps: the step limit; each problem's own by default.
         out: where runs, tables, figures and the report are kept.
 
@@ -49,14 +50,14 @@ def reproduce(
             raise UsageError(f"there is no problem {name!r}; the problems are {', '.join(PROBLEMS)}.")
     for label in methods:
         if label not in COMPETITORS and label not in PARTS:
-            raise UsageError(f"there is no method {label!r}; the methods are main, all, {', '.join(COMPETITORS)}.")
+            raise UsageError(f"there is no method {label!r}; there are {', '.join([*PARTS, *COMPETITORS])}.")
     if seeds < 1 or (steps is not None and steps < 1):
         raise UsageError("--seeds and --steps must be at least 1.")
     chosen = methods[0] if len(methods) == 1 and methods[0] in PARTS else methods
     if not isinstance(chosen, str) and set(PARTS) & set(chosen):
-        raise UsageError("--methods takes main, or all, or labels, not a mixture.")
+        raise UsageError("--methods takes main, paper, all, or labels, not a mixture.")
     if not chosen:
-        raise UsageError("--methods takes main, or all, or labels.")
+        raise UsageError("--methods takes main, paper, all, or labels.")
     store = open_store(out, steps)
     plans = plan(problems, chosen, steps)
     total = seeds * sum(len(item.competitors) for item in plans)
@@ -89,24 +90,21 @@ def report(folder: Annotated[pathlib.Path, tyro.conf.Positional], /) -> None:
 def _tell(published: Published) -> None:
     """Print the closing table, the verdicts, and where everything is."""
     results = published.results
-    table = Table(title=f"To the target, over {results.starts()} starts: median, 10-90 %")
-    for heading in ("problem", "method", "iterations", "10-90 %", "ms each", "seconds", "reached"):
-        table.add_column(heading, justify="left" if heading in ("problem", "method") else "right", no_wrap=True)
     shown = lambda value, form: format(value, form) if abs(value) < float("inf") else "-"
-    before = None
-    for problem, method in results:
-        band = Band.of(results.iterations(problem, method))
-        each = results.seconds_per_iteration(problem, method)
-        reached, starts = results.success(problem, method)
-        if before not in (None, problem):
-            table.add_section()
-        table.add_row(
-            problem if problem != before else "", method, shown(float(band.median), ".0f"),
-            f"{shown(float(band.low), '.0f')} to {shown(float(band.high), '.0f')}",
-            shown(1000 * each, ".2f"), shown(each * float(band.median), ".2f"), f"{reached}/{starts}",
-        )  # fmt: skip
-        before = problem
-    console.print(table)
+    for name in dict.fromkeys(problem for problem, _ in results):
+        table = Table(title=f"{name}: to the target, {results.starts()} starts", box=box.SIMPLE_HEAD, min_width=72)
+        for heading in ("method", "iterations", "10-90 %", "ms each", "seconds", "reached"):
+            table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
+        for method in (method for problem, method in results if problem == name):
+            band = Band.of(results.iterations(name, method))
+            each = results.seconds_per_iteration(name, method)
+            reached, starts = results.success(name, method)
+            table.add_row(
+                method, shown(float(band.median), ".0f"),
+                f"{shown(float(band.low), '.0f')} to {shown(float(band.high), '.0f')}",
+                shown(1000 * each, ".2f"), shown(each * float(band.median), ".2f"), f"{reached}/{starts}",
+            )  # fmt: skip
+        console.print(table)
 
     styles = {Verdict.REPRODUCED: "green", Verdict.NOT_REPRODUCED: "red", Verdict.DEPENDS: "yellow"}
     waiting = []
@@ -121,7 +119,7 @@ def _tell(published: Published) -> None:
         for finding in judged.measured.split("; "):
             console.print(f"    {finding}", style="dim", highlight=False)
     if waiting:
-        console.print(f"\nNot judged, for want of runs (see --methods all): {', '.join(waiting)}.", highlight=False)
+        console.print(f"\nNot judged, for want of runs (see --methods paper): {', '.join(waiting)}.", highlight=False)
     counts = {verdict: sum(j.verdict is verdict for j in published.verdicts) for verdict in Verdict}
     console.print("Claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) + ".")
     console.print(f"Tables and figures are in {published.report.parent}; the report is")
