@@ -31,18 +31,21 @@ def table(folder):
         return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
 
 
-def test_a_killed_run_goes_on_to_the_same_table(tmp_path):
-    """SIGKILL as soon as the first runs are kept; run again; compare with a run that was left alone."""
+@pytest.mark.parametrize(("end", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
+def test_an_ended_run_goes_on_to_the_same_table(tmp_path, end, code):
+    """End it as soon as the first runs are kept; run again; compare with a run that was left alone."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     finished = subprocess.run([*RIESZ, *SMALL, "--out", str(whole)], capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
-    victim = subprocess.Popen([*RIESZ, *SMALL, "--out", str(broken)], stdout=subprocess.DEVNULL)
+    victim = subprocess.Popen(
+        [*RIESZ, *SMALL, "--out", str(broken)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     deadline = time.monotonic() + 300
-    while not list(broken.glob("runs/**/*.npz")) and time.monotonic() < deadline:
+    while not list(broken.glob("runs/**/[0-9]*.npz")) and time.monotonic() < deadline:
         time.sleep(0.005)
-    victim.send_signal(signal.SIGKILL)
-    victim.wait()
-    kept = {path: path.stat().st_mtime_ns for path in broken.glob("runs/**/*.npz")}
+    victim.send_signal(end)
+    assert victim.wait() == code
+    kept = {path: path.stat().st_mtime_ns for path in broken.glob("runs/**/[0-9]*.npz")}
     assert 0 < len(kept) < 8
     assert not (broken / "iterates.csv.gz").exists()
     again = subprocess.run([*RIESZ, *SMALL, "--out", str(broken)], capture_output=True, text=True, timeout=300)
@@ -84,7 +87,7 @@ def test_a_store_gives_back_what_it_keeps_and_refuses_the_rest(tmp_path):
     np.testing.assert_array_equal(back.history["loss"], run.history["loss"])
     with pytest.raises(StoreError, match=r"other settings \(steps\)"):
         Store(tmp_path, {"steps": 4})
-    path = next(pathlib.Path(tmp_path).glob("runs/**/*.npz"))
+    path = next(pathlib.Path(tmp_path).glob("runs/**/[0-9]*.npz"))
     content = path.read_bytes()
     for damaged in (b"", content[: len(content) // 2], b"not a file of ours"):
         path.write_bytes(damaged)
@@ -115,7 +118,7 @@ def test_a_damaged_run_is_named_and_nothing_else_is_lost(tmp_path):
     arguments = [*RIESZ, "reproduce", "mackey-glass", "--methods", "NGD", "--seeds", "2", "--steps", "2"]
     run = lambda *command: subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert run(*arguments, "--out", str(tmp_path)).returncode == 0
-    first, second = sorted(tmp_path.glob("runs/**/*.npz"))
+    first, second = sorted(tmp_path.glob("runs/**/[0-9]*.npz"))
     kept = second.read_bytes()
     first.write_bytes(first.read_bytes()[:-40])
     for command in (arguments + ["--out"], [*RIESZ, "report"]):
