@@ -32,6 +32,10 @@ class AbstractFactorised(eqx.Module):
     def riesz(self, c: Vector, filter: AbstractFilter) -> Vector:
         """f(G) c."""
 
+    def length(self, delta: Vector) -> jax.Array:
+        """The length of coefficients in the coordinates in which the filter acts."""
+        return jnp.linalg.norm(delta)
+
 
 class AbstractFactorisation(eqx.Module):
     """A way to factorise rows."""
@@ -94,6 +98,41 @@ class QRSVD(AbstractFactorisation):
         Q, R = jnp.linalg.qr(psi.T)
         V, s, Ut = jnp.linalg.svd(R)
         return SingularValues((Ut.T,), s, (Q, V))
+
+
+class ScaledSystem(AbstractFactorised):
+    """Rows factorised in the coordinates S theta: filters act on the eigenvalues of S^-1 G S^-1."""
+
+    inner: AbstractFactorised
+    scale: jax.Array
+
+    @property
+    def eigenvalues(self) -> jax.Array:
+        """Those of S^-1 G S^-1."""
+        return self.inner.eigenvalues
+
+    def project(self, r: jax.Array, filter: AbstractFilter) -> Vector:
+        """S^-1 f(S^-1 G S^-1) S^-1 Psi^T r."""
+        return self.inner.project(r, filter) / self.scale
+
+    def riesz(self, c: Vector, filter: AbstractFilter) -> Vector:
+        """S^-1 f(S^-1 G S^-1) S^-1 c."""
+        return self.inner.riesz(c / self.scale, filter) / self.scale
+
+    def length(self, delta: Vector) -> jax.Array:
+        """|S delta|."""
+        return self.inner.length(self.scale * delta)
+
+
+class Scaled(AbstractFactorisation):
+    """Another factorisation in the coordinates S theta, with S > 0 a number for every parameter."""
+
+    scale: jax.Array
+    factorisation: AbstractFactorisation = QRSVD()
+
+    def __call__(self, psi: Rows) -> ScaledSystem:
+        """Factorise Psi S^-1."""
+        return ScaledSystem(self.factorisation(psi / self.scale), self.scale)
 
 
 class Eigenvalues(AbstractFactorised):

@@ -1,5 +1,6 @@
 """The frame at theta: v = D(theta), its tangent space under W and X, and the loss's differential there."""
 
+import copy
 from functools import cached_property
 from typing import Any
 
@@ -64,6 +65,18 @@ class Frame:
         self.loss, self.D, self.theta, self.sample = loss, D, theta, sample
         self.filter, self.factorisation = filter, factorisation
         self._W, self._X = W, X
+
+    def replace(self, filter: AbstractFilter, factorisation: AbstractFactorisation | None = None) -> "Frame":
+        """The same frame with another filter, sharing rows and factorisation; or with another factorisation too."""
+        other = copy.copy(self)
+        other.filter = filter
+        for name in ("W", "X", "gradient"):
+            other.__dict__.pop(name, None)
+        if factorisation is not None:
+            other.factorisation = factorisation
+        elif "W" in self.__dict__:
+            other.__dict__["W"] = eqx.tree_at(lambda space: space.filter, self.W, filter)
+        return other
 
     @cached_property
     def features(self):

@@ -156,6 +156,10 @@ class Integral(AbstractLoss):
         """sum_j w_j l(z_j)."""
         return over.weights @ self._pointwise(lambda density: density, z, over)
 
+    def magnitude(self, z: jax.Array, over: Points) -> jax.Array:
+        """sum_j w_j |l(z_j)|: what the rounding of the integral is measured by."""
+        return over.weights @ jnp.abs(self._pointwise(lambda density: density, z, over))
+
     def slope(self, z: jax.Array, over: Points) -> jax.Array:
         """l'(z_j), of shape (m, p)."""
         return flat(self._pointwise(jax.grad, z, over))

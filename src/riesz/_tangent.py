@@ -73,6 +73,29 @@ class Block(eqx.Module):
         return (weights * root).reshape(-1, *z.shape[2:])
 
 
+def lift(
+    blocks: tuple[Block, ...], differential: Differential
+) -> tuple[jax.Array | None, Differential | None]:
+    """Split L' into what is an inner product with given rows, and a rest that stays a covector.
+
+    Rows are projected without squaring the condition number, so as much as possible goes through them:
+    for L2, everything.
+    """
+    rest = dict(enumerate(differential.slopes))
+    rows = []
+    for block in blocks:
+        if block.term is None:
+            return None, differential
+        slope = rest.pop(block.term)
+        if block.curvature is not None:
+            slope, rest[block.term] = block.curvature.lift(slope)
+        rows.append((jnp.sqrt(block.over.weights)[:, None] * slope).reshape(-1))
+    if not rest:
+        return jnp.concatenate(rows), None
+    slopes = [rest.get(t, jnp.zeros_like(slope)) for t, slope in enumerate(differential.slopes)]
+    return jnp.concatenate(rows), Differential(tuple(slopes))
+
+
 class TangentSpace(eqx.Module):
     r"""The tangent space $T_\theta = \mathrm{span}\,\psi(\theta)$ with an inner product, factorised once.
 
@@ -110,6 +133,10 @@ class TangentSpace(eqx.Module):
         """The norm of the tangent function psi^T delta."""
         return jnp.linalg.norm(self.psi @ delta)
 
+    def length(self, delta: Vector) -> jax.Array:
+        """The length of the coefficients, in the coordinates in which the filter acts."""
+        return self.factorised.length(delta)
+
     def rows(self, of: Callable[[Block], jax.Array]) -> jax.Array:
         """A function as weighted rows; `of(block)` gives its values under the block's operator at its points."""
         return jnp.concatenate([block.weigh(flat(of(block))) for block in self.blocks])
@@ -123,21 +150,5 @@ class TangentSpace(eqx.Module):
         return self.factorised.riesz(covector, self.filter)
 
     def lift(self, differential: Differential) -> tuple[jax.Array | None, Differential | None]:
-        """Split L' into what is an inner product with given rows, and a rest that stays a covector.
-
-        Rows are projected without squaring the condition number, so as much as possible goes through them:
-        for L2, everything.
-        """
-        rest = dict(enumerate(differential.slopes))
-        rows = []
-        for block in self.blocks:
-            if block.term is None:
-                return None, differential
-            slope = rest.pop(block.term)
-            if block.curvature is not None:
-                slope, rest[block.term] = block.curvature.lift(slope)
-            rows.append((jnp.sqrt(block.over.weights)[:, None] * slope).reshape(-1))
-        if not rest:
-            return jnp.concatenate(rows), None
-        slopes = [rest.get(t, jnp.zeros_like(slope)) for t, slope in enumerate(differential.slopes)]
-        return jnp.concatenate(rows), Differential(tuple(slopes))
+        """Split L' into what is an inner product with given rows, and a rest that stays a covector."""
+        return lift(self.blocks, differential)

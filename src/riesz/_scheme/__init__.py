@@ -1,5 +1,6 @@
 """The three schemes of the paper: each file is one definition."""
 
+from ._auto import Auto as Auto
 from ._base import AbstractMethod as AbstractMethod
 from ._base import AbstractScheme as AbstractScheme
 from ._base import Choices as Choices
