@@ -19,6 +19,7 @@ from ._measures import minibatch as minibatch
 from ._measures import monte_carlo as monte_carlo
 from ._measures import points as points
 from ._methods import METHODS as METHODS
+from ._methods import auto as auto
 from ._methods import gd as gd
 from ._methods import heavy_ball as heavy_ball
 from ._methods import nesterov as nesterov

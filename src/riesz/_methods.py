@@ -13,7 +13,7 @@ from ._inner_product import L2, AbstractInnerProduct, AbstractMetric, GaussNewto
 from ._momentum import AbstractMomentum, ConstantMomentum, NesterovMomentum, as_momentum
 from ._parameter_metric import Euclidean, Hessian
 from ._retraction import AbstractRetraction, Straight
-from ._scheme import AbstractMethod, Choices, HeavyBall, NesterovOne, NesterovTwo
+from ._scheme import AbstractMethod, Auto, Choices, HeavyBall, NesterovOne, NesterovTwo
 from ._step_size import AbstractStepSize, Clipped, Constant
 from ._transport import Difference, Projected, Quasi
 
@@ -191,7 +191,12 @@ def newton(filter: AbstractFilter | None = None, step_size: AbstractStepSize | N
     return _parametric(HeavyBall, Hessian(), 0.0, Constant(1.0) if step_size is None else step_size, filter)
 
 
-METHODS.update(gd=gd, heavy_ball=heavy_ball, nesterov=nesterov, newton=newton)
+def auto() -> AbstractMethod:
+    """Curvature-limited Gauss-Newton steps with nothing to tune."""
+    return Auto()
+
+
+METHODS.update(auto=auto, gd=gd, heavy_ball=heavy_ball, nesterov=nesterov, newton=newton)
 
 
 def as_method(method: Any) -> AbstractMethod:

@@ -104,7 +104,7 @@ def _advance(problem: Problem, carry: Carry, key: Any, count: Any, target: Any, 
         small = info.accepted & (info.step_norm <= tolerance * (jnp.linalg.norm(theta) + tolerance))
         ends = [
             (loss <= target, Result.TARGET_REACHED),
-            (small, Result.CONVERGED),
+            (small | info.converged, Result.CONVERGED),
             (state.failures >= PATIENCE, Result.NONFINITE_STEPS),
             (collapsed >= PATIENCE, Result.RANK_COLLAPSE),
         ]
@@ -137,6 +137,17 @@ def _measure(metrics: dict[str, Callable[[Any], Any]], thetas: jax.Array, count:
     shapes = {name: eqx.filter_eval_shape(f, thetas[0]) for name, f in metrics.items()}
     empty = {name: jnp.zeros(thetas.shape[0], shape.dtype) for name, shape in shapes.items()}
     return jax.lax.fori_loop(0, count, one, empty)
+
+
+def _latest_of_the_lowest(losses: np.ndarray, known: float) -> int | None:
+    """The last iterate whose loss is the lowest so far, up to rounding; None where an earlier chunk's is lower.
+
+    Losses that differ by rounding are equal, and then the later iterate is the better one.
+    """
+    losses = np.where(np.isnan(losses), np.inf, losses)
+    lowest = min(float(losses.min()), known)
+    equal = np.flatnonzero(losses <= lowest + 4 * np.finfo(losses.dtype).eps * abs(lowest))
+    return int(equal[-1]) if equal.size else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,11 +240,12 @@ class Run:
             result = Result.STEP_LIMIT
 
         theta, loss, last = record.theta, record.loss, log.theta[made - 1]
-        best = int(np.argmin(columns["loss"]))
         if self.problem.loss.drawn:
             theta, loss = last, float(columns["loss"][-1])
-        elif columns["loss"][best] < loss:
-            theta, loss = log.theta[best], float(columns["loss"][best])
+        else:
+            best = _latest_of_the_lowest(columns["loss"], loss)
+            if best is not None:
+                theta, loss = log.theta[best], float(columns["loss"][best])
         seconds = float(columns["seconds"][-1])
         chunks = (*record.chunks, columns)
         self.record = Record(carry, result, record.steps + made, seconds, theta, loss, last, chunks)

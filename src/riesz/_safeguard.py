@@ -63,6 +63,6 @@ class Safeguard(eqx.Module):
         info = eqx.tree_at(
             lambda info: (info.step_norm, info.accepted),
             info,
-            (jnp.where(finite, info.step_norm, 0.0), finite),
+            (jnp.where(finite, info.step_norm, 0.0), finite & info.accepted),
         )
         return jnp.where(finite, trial, theta), choose(good, bad), GuardedInfo(info, trial_loss)

@@ -44,4 +44,6 @@ class Info(eqx.Module):
     rank: jax.Array
     """Eigenvalues of G_W above eps; d for the classical methods."""
     accepted: jax.Array
-    """False where a safeguard undid the step."""
+    """False where the step was undone."""
+    converged: jax.Array
+    """Whether the method sees nothing left to gain."""

@@ -73,9 +73,7 @@ class Block(eqx.Module):
         return (weights * root).reshape(-1, *z.shape[2:])
 
 
-def lift(
-    blocks: tuple[Block, ...], differential: Differential
-) -> tuple[jax.Array | None, Differential | None]:
+def lift(blocks: tuple[Block, ...], differential: Differential) -> tuple[jax.Array | None, Differential | None]:
     """Split L' into what is an inner product with given rows, and a rest that stays a covector.
 
     Rows are projected without squaring the condition number, so as much as possible goes through them:

@@ -18,9 +18,8 @@ from .._state import Info
 from .._tangent import Block, lift
 from .._types import Parametrisation, Vector
 from ._base import AbstractMethod, narrate
+from ._memory import Memory
 
-MEMORY = 10
-"""A step is accepted if it improves on the worst of so many losses."""
 TRIES = 8
 """So many dampings are tried with one factorisation, each ten times the last."""
 DECREASE = 1e-4
@@ -36,8 +35,7 @@ class AutoState(eqx.Module):
     """For every parameter, how fast its tangent function turns: an average of squares."""
     damping: jax.Array
     """The factor on lambda that acceptance and curvature control."""
-    excess: jax.Array
-    """The last losses less the current one, the newest first; changes are measured on the points of their own step."""
+    memory: Memory
     k: jax.Array
 
 
@@ -57,9 +55,7 @@ class Auto(AbstractMethod):
 
     def init(self, theta: Vector) -> AutoState:
         """Nothing is known yet."""
-        number = lambda value: jnp.asarray(value, theta.dtype)
-        excess = jnp.full(MEMORY, -jnp.inf, theta.dtype).at[0].set(0)
-        return AutoState(jnp.zeros_like(theta), number(1.0), excess, jnp.ones((), int))
+        return AutoState(jnp.zeros_like(theta), jnp.ones((), theta.dtype), Memory.start(theta), jnp.ones((), int))
 
     def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
         """The points of the loss."""
@@ -82,15 +78,17 @@ class Auto(AbstractMethod):
         blocks = GaussNewton().blocks(plain, None)
         norms = _norms([block.weigh(block.features.rows) for block in blocks])
         covector = plain.covector(plain.differential)
-        bends = _averaged(state.bends, _bends(plain, blocks, jnp.sign(covector) / jnp.where(norms > 0, norms, jnp.inf)))
+        direction = jnp.sign(covector) / jnp.where(norms > 0, norms, jnp.inf)
+        bends = _averaged(state.bends, _bends(plain, blocks, direction), state.k == 1)
         here = plain.replace(Shift(tiny), Scaled(_scale(bends, norms, lift(blocks, plain.differential)[0])))
         largest = jnp.max(here.W.factorised.eigenvalues)
         floor = epsilon**2 * largest + tiny
         # Half the squared norm of grad L: what a full Gauss-Newton step is predicted to gain.
         gain = here.W.norm(here.replace(Shift(floor)).gradient) ** 2 / 2
         noise = 4 * epsilon * _magnitude(here)
-        allowed = here.value + jnp.max(state.excess) + noise
-
+        allowed = here.value + state.memory.allowance + noise
+        nothing_to_gain, above_the_best = gain <= epsilon**0.75 * noise, state.memory.lowest < -noise
+        retreat = state.memory.exhausted | (nothing_to_gain & above_the_best)
 
         def attempt(shift: jax.Array) -> Trial:
             damped = here.replace(Shift(shift))
@@ -105,7 +103,7 @@ class Auto(AbstractMethod):
 
         def unfinished(carry: Any) -> jax.Array:
             tries, trial = carry
-            return (tries == 0) | (~good(trial) & (tries < TRIES))
+            return ~retreat & ((tries == 0) | (~good(trial) & (tries < TRIES)))
 
         # |S delta|^2 <= gain / (2 lambda): with this lambda its root mean square is at most the radius.
         first = jnp.maximum(state.damping * gain / (2 * self.radius**2 * theta.size), floor)
@@ -113,14 +111,29 @@ class Auto(AbstractMethod):
         tries, trial = jax.lax.while_loop(
             unfinished, lambda carry: (carry[0] + 1, attempt(first * 10.0 ** carry[0])), (0, nothing)
         )
-        accepted = good(trial)
-        landing = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), trial.landing, Straight()(here, jnp.zeros_like(theta)))
-        change = jnp.where(accepted, trial.loss - here.value, 0)
-        excess = jnp.where(accepted, jnp.roll(state.excess - change, 1).at[0].set(0), state.excess)
-        damping = _controlled(state.damping, tries, accepted, trial.landing.bending)
+        accepted = ~retreat & good(trial)
+        memory = _choose(
+            (accepted, state.memory.moved(trial.landing.theta, trial.loss - here.value, noise)),
+            (retreat, state.memory.retreated()),
+            (True, state.memory.stayed()),
+        ).settling(nothing_to_gain & ~above_the_best)
+        still = Straight()(here, jnp.zeros_like(theta))
+        back = Straight()(here, state.memory.best - theta)
+        landing = _choose((accepted, trial.landing), (retreat, back), (True, still))
+        damping = jnp.where(
+            retreat,
+            10.0 * jnp.maximum(state.damping, 1),
+            _controlled(state.damping, tries, accepted, trial.landing.bending),
+        )
         info = narrate(here, here.W, covector, landing, jnp.ones((), theta.dtype))
-        info = eqx.tree_at(lambda info: info.accepted, info, accepted)
-        return landing.theta, AutoState(bends, damping, excess, state.k + 1), info
+        info = eqx.tree_at(lambda info: (info.accepted, info.converged), info, (accepted | retreat, memory.ended))
+        return landing.theta, AutoState(bends, damping, memory, state.k + 1), info
+
+
+def _choose(*cases: tuple[Any, Any]) -> Any:
+    """The first value whose condition holds."""
+    (condition, value), *rest = cases
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), value, _choose(*rest)) if rest else value
 
 
 def _norms(rows: list[jax.Array]) -> jax.Array:
@@ -143,9 +156,9 @@ def _bends(frame: Frame, blocks: tuple[Block, ...], direction: Vector) -> jax.Ar
     return jnp.where(jnp.isfinite(bends), bends, 0)
 
 
-def _averaged(past: jax.Array, new: jax.Array) -> jax.Array:
-    """A geometric mean with the past, where there is one."""
-    return jnp.where(past == 0, new, jnp.where(new == 0, past, jnp.sqrt(past * new)))
+def _averaged(past: jax.Array, new: jax.Array, first: jax.Array) -> jax.Array:
+    """The root of the mean square with the past, which so fades by half each step."""
+    return jnp.where(first, new, jnp.sqrt((past**2 + new**2) / 2))
 
 
 def _scale(bends: jax.Array, norms: jax.Array, residual: jax.Array) -> jax.Array:

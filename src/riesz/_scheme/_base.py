@@ -117,4 +117,5 @@ def narrate(frame: Frame, space: Any, covector: Vector, landing: Landing, alpha:
         scale=landing.scale,
         rank=space.rank,
         accepted=jnp.asarray(True),
+        converged=jnp.asarray(False),
     )
