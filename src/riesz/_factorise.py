@@ -132,7 +132,7 @@ class Scaled(AbstractFactorisation):
 
     def __call__(self, psi: Rows) -> ScaledSystem:
         """Factorise Psi S^-1."""
-        return ScaledSystem(self.factorisation(psi / self.scale), self.scale)
+        return ScaledSystem(self.factorisation(psi / self.scale[None, :]), self.scale)
 
 
 class Eigenvalues(AbstractFactorised):

@@ -112,6 +112,22 @@ def _natural(name: str, scheme: Any, transport: Any, default: Any, meaning: str)
     return method
 
 
+def auto() -> AbstractMethod:
+    r"""Gauss-Newton steps with nothing to tune: damped, bent with the manifold, and checked.
+
+    For any loss that has a Gauss-Newton metric. Its path is the same whatever the units of the parameters, and under
+    L -> a L + b. It stops by itself when nothing is left to gain. docs/auto.md has the mathematics.
+
+    ```python
+    solution = riesz.minimise(loss, D, theta0, riesz.auto())
+    ```
+    """
+    return Auto()
+
+
+METHODS["auto"] = auto
+
+
 def _still() -> ConstantMomentum:
     return ConstantMomentum(0.0)
 
@@ -191,12 +207,7 @@ def newton(filter: AbstractFilter | None = None, step_size: AbstractStepSize | N
     return _parametric(HeavyBall, Hessian(), 0.0, Constant(1.0) if step_size is None else step_size, filter)
 
 
-def auto() -> AbstractMethod:
-    """Curvature-limited Gauss-Newton steps with nothing to tune."""
-    return Auto()
-
-
-METHODS.update(auto=auto, gd=gd, heavy_ball=heavy_ball, nesterov=nesterov, newton=newton)
+METHODS.update(gd=gd, heavy_ball=heavy_ball, nesterov=nesterov, newton=newton)
 
 
 def as_method(method: Any) -> AbstractMethod:

@@ -49,7 +49,7 @@ def minimise(
 
     - `loss`: a loss, such as `riesz.least_squares(over)`.
     - `D`, `theta0`: the parametrisation and the start.
-    - `method`: a method or its name; `riesz.nhb()` by default.
+    - `method`: a method or its name; `riesz.auto()` by default.
     - `max_steps`: the step limit.
     - `target`: stop when the loss is at most this number, or, for `{"mse": 3e-2}`, when those metrics are.
     - `tolerance`: stop when |step| <= tolerance (|theta| + tolerance).

@@ -12,7 +12,7 @@ from . import _check
 from ._features import evaluate
 from ._inner_product import AbstractMetric, GaussNewton, InnerProduct
 from ._integral import AbstractLoss, Integral, check_problem, check_term
-from ._methods import as_method, nhb
+from ._methods import as_method, auto
 from ._run import STEP_COLUMNS, Problem
 from ._safeguard import Safeguard
 from ._scheme import AbstractMethod, AbstractScheme, Choices
@@ -117,15 +117,13 @@ def prepare(
     """Check everything before anything is compiled; `theta` is one start."""
     if method is not None and not isinstance(method, str):
         _check.kind("method", method, AbstractMethod, "a method, such as riesz.nhb(), or its name")
-    chosen = nhb() if method is None else as_method(method)
+    chosen = auto() if method is None else as_method(method)
     check_problem(loss, D, theta, key)
-    own = {}
     if isinstance(chosen, AbstractScheme):
         _check_choices(chosen.choices, theta)
-        own = {name: metric for name in ("W", "X") if (metric := getattr(chosen.choices, name)) is not None}
-        for name, metric in own.items():
-            _check_metric(name, metric, loss, D, theta, key)
-    drawn = loss.drawn or any(metric.drawn for metric in own.values())
+    for name, metric in chosen.metrics.items():
+        _check_metric(name, metric, loss, D, theta, key)
+    drawn = loss.drawn or any(metric.drawn for metric in chosen.metrics.values())
     if max_seconds is not None:
         _check.scalar("max_seconds", max_seconds, above=0.0)
     if progress not in (True, False, "auto"):

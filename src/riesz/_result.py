@@ -14,7 +14,7 @@ class Result(enum.Enum):
 
     RUNNING = "The run has not ended."
     TARGET_REACHED = "The target was reached."
-    CONVERGED = "The steps fell below the tolerance; for more digits, lower the tolerance or the filter's eps."
+    CONVERGED = "The run converged: its steps fell below the tolerance, or the method saw nothing left to gain."
     STEP_LIMIT = "The step limit was reached; raise max_steps, or start again from solution.last."
     TIME_LIMIT = "The time limit was reached; raise max_seconds, or start again from solution.last."
     STOPPED_BY_CALLBACK = "The callback stopped the run."

@@ -1,4 +1,4 @@
-"""The three schemes of the paper: each file is one definition."""
+"""The three schemes of the paper, each file one definition, and auto with its parts."""
 
 from ._auto import Auto as Auto
 from ._base import AbstractMethod as AbstractMethod

@@ -38,6 +38,11 @@ class AbstractMethod(eqx.Module):
     ) -> tuple[Vector, Any, Info]:
         """One step: the new parameters, the new state, and what a plot needs."""
 
+    @property
+    def metrics(self) -> dict[str, AbstractMetric]:
+        """The metrics it needs of the loss, by what a user calls them."""
+        return {}
+
     @abc.abstractmethod
     def shortened(self, factor: jax.Array) -> "AbstractMethod":
         """The same method with its step sizes times a factor: how a safeguard retreats."""
@@ -97,6 +102,11 @@ class AbstractScheme(AbstractMethod):
     def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
         """The points of the loss, and of W and X where they have measures of their own."""
         return draw_sample(loss, D, theta, key, self.choices.W, self.choices.X)
+
+    @property
+    def metrics(self) -> dict[str, AbstractMetric]:
+        """W, and X where it is another."""
+        return {"W": self.choices.W} | ({} if self.choices.X is None else {"X": self.choices.X})
 
     def shortened(self, factor: jax.Array) -> AbstractMethod:
         """The same choices with shorter steps."""

@@ -404,7 +404,7 @@ def _verdict(findings: tuple[Finding, ...], aspect: str) -> tuple[Verdict, str]:
         return Verdict.NOT_REPRODUCED, ""
     on = []
     by_method = [{f.holds for f in findings if f.subject == subject} for subject in {f.subject for f in findings}]
-    if True in answers and False in answers and len({frozenset(holds) for holds in by_method}) > 1:
+    if False in answers and len({frozenset(holds) for holds in by_method}) > 1:
         on.append("the method")
     if any({True, False} <= holds for holds in by_method):
         on.append(aspect)

@@ -1,0 +1,44 @@
+"""The coordinates in which auto measures displacements: parameters by how fast they turn their tangent functions."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .._features import features
+from .._frame import Frame
+from .._tangent import Block, lift
+from .._types import Vector
+
+
+def norms(rows: list[jax.Array]) -> jax.Array:
+    """The norms of the columns of several blocks of rows."""
+    return jnp.sqrt(sum(jnp.sum(part**2, axis=0) for part in rows))
+
+
+def turning(frame: Frame, blocks: tuple[Block, ...], signs: Vector) -> jax.Array:
+    r"""How fast the tangent function of every parameter turns, $t_i$ in units of $1/\theta_i$.
+
+    $t_i^2 = \frac1d \big|\sum_j \sigma_j\, \partial_j \psi_i / |\psi_j|\,\big|^2$, one probe of the sum of squares
+    $\frac1d \sum_j |\partial_j \psi_i|^2 / |\psi_j|^2$, along a direction that moves the function equally by every
+    parameter. Zero for a linear model. It costs one JVP of the rows.
+    """
+    size = norms([block.weigh(block.features.rows) for block in blocks])
+    direction = signs / jnp.where(size > 0, size, jnp.inf)
+
+    def turned(block: Block) -> jax.Array:
+        rows: Any = lambda theta: features(frame.D, block.operator, theta, block.over.x).rows
+        return block.weigh(jax.jvp(rows, (frame.theta,), (direction,))[1])
+
+    speed = norms([turned(block) for block in blocks]) / frame.theta.size**0.5
+    return jnp.where(jnp.isfinite(speed), speed, 0)
+
+
+def scale(frame: Frame, blocks: tuple[Block, ...], speed: jax.Array) -> jax.Array:
+    """S: the turning speeds; for parameters that turn nothing, so little that damping stays below rounding."""
+    rows, _ = lift(blocks, frame.differential)
+    residual = jnp.linalg.norm(rows) if rows is not None else jnp.zeros((), speed.dtype)
+    size = norms([block.weigh(block.features.rows) for block in blocks])
+    least = jnp.finfo(speed.dtype).eps ** 0.5 * size / jnp.where(residual > 0, residual, 1)
+    units = jnp.hypot(speed, least)
+    return jnp.where(units > 0, units, 1)
