@@ -83,3 +83,20 @@ def test_a_linear_model_is_never_bent():
 def test_a_wrong_limit_is_refused(limit):
     with pytest.raises((TypeError, ValueError), match="limit"):
         riesz.SecondOrder(limit)
+
+
+def test_corrections_lead_to_the_orthographic_retraction(problem):
+    """P_T (D(R) - v) = psi^T delta: each correction brings it closer."""
+    loss, D, theta, W = problem
+    filter = riesz.Floor(1e-14)
+    sample = riesz._frame.draw_sample(loss, D, theta, None, W)
+    frame = riesz._frame.Frame(loss, D, theta, sample, W=W, filter=filter)
+    delta = jax.random.normal(jax.random.key(1), theta.shape) / 100
+
+    def miss(corrections):
+        landing = riesz.SecondOrder(1e9, corrections)(frame, delta)
+        moved = lambda block: jax.vmap(D(landing.theta))(block.over.x) - jax.vmap(D(theta))(block.over.x)
+        return float(frame.W.norm(frame.W.project(frame.W.rows(moved)) - delta))
+
+    misses = [miss(corrections) for corrections in (0, 1, 2, 3)]
+    assert all(after < before / 2 for before, after in zip(misses, misses[1:], strict=False))

@@ -32,6 +32,10 @@ class AbstractFactorised(eqx.Module):
     def riesz(self, c: Vector, filter: AbstractFilter) -> Vector:
         """f(G) c."""
 
+    @abc.abstractmethod
+    def norm(self, r: jax.Array, c: Vector, filter: AbstractFilter) -> jax.Array:
+        """|Psi f(G) (Psi^T r + c)|, without forming coefficients that would cancel."""
+
     def length(self, delta: Vector) -> jax.Array:
         """The length of coefficients in the coordinates in which the filter acts."""
         return jnp.linalg.norm(delta)
@@ -81,6 +85,11 @@ class SingularValues(AbstractFactorised):
             return solved
         return solved + filter(jnp.zeros_like(self.s[0])) * (c - _apply(self.right, inside))
 
+    def norm(self, r: jax.Array, c: Vector, filter: AbstractFilter) -> jax.Array:
+        """|s f(s^2) (s U^T r + V^T c)|."""
+        gains = self.s * filter(self.eigenvalues)
+        return jnp.linalg.norm(gains * (self.s * _apply_transposed(self.left, r) + _apply_transposed(self.right, c)))
+
 
 class QRSVD(AbstractFactorisation):
     """QR of the rows (of their transpose where rows are fewer than parameters), then the SVD of R.
@@ -118,6 +127,10 @@ class ScaledSystem(AbstractFactorised):
     def riesz(self, c: Vector, filter: AbstractFilter) -> Vector:
         """S^-1 f(S^-1 G S^-1) S^-1 c."""
         return self.inner.riesz(c / self.scale, filter) / self.scale
+
+    def norm(self, r: jax.Array, c: Vector, filter: AbstractFilter) -> jax.Array:
+        """That of the scaled system."""
+        return self.inner.norm(r, c / self.scale, filter)
 
     def length(self, delta: Vector) -> jax.Array:
         """|S delta|."""
@@ -169,6 +182,10 @@ class Eigenvalues(AbstractFactorised):
         positive = self.eigenvalues > 0
         excess = jnp.where(positive, (gains - null) / jnp.where(positive, self.eigenvalues, 1), 0)
         return null * c + self.psi.T @ self._filtered(excess, self.psi @ c)
+
+    def norm(self, r: jax.Array, c: Vector, filter: AbstractFilter) -> jax.Array:
+        """From the coefficients themselves."""
+        return jnp.linalg.norm(self.psi @ (self.project(r, filter) + self.riesz(c, filter)))
 
 
 class Gram(AbstractFactorisation):

@@ -150,6 +150,13 @@ class Frame:
             return self.W.project(rows)
         return self.W.project(rows) + self.W.riesz(self.covector(rest))
 
+    @property
+    def gradient_norm(self) -> jax.Array:
+        """|grad L(v)| in W: the norm of the representer of the frame's own differential."""
+        rows, rest = self.W.lift(self.differential)
+        covector = jnp.zeros_like(self.theta) if rest is None else self.covector(rest)
+        return self.W.factorised.norm(rows, covector, self.filter)
+
 
 def tangent_space(
     loss: AbstractLoss,

@@ -54,7 +54,7 @@ class Auto(AbstractMethod):
       two corrections.
     - S holds the speeds at which parameters turn their tangent functions, so that |S delta| measures how much the
       tangent space turns under a displacement, whatever the units of the parameters.
-    - $\lambda_k = f_k\, g_k / (2 d\, \text{radius}^2)$ with $g_k = \tfrac12 |\mathrm{grad}\, L|_W^2$, what is left to gain.
+    - $\lambda_k = f_k\, g_k / (2 d\, \text{radius}^2)$ with $g_k = |\mathrm{grad}\, L|_W^2 / 2$, what is left to gain.
       With f = 1 no component of S delta is longer than radius times sqrt(d); damping goes when nothing is left to gain.
     - A step is accepted below the highest of the last losses; otherwise $\lambda$ is raised tenfold, with the same
       factorisation. A run that finds nothing lower for as long goes back to its best parameters, damped more.
@@ -92,7 +92,7 @@ class Auto(AbstractMethod):
         here, speed, covector = self._frame(loss, D, theta, state, sample)
         floor = rounding.eps**2 * jnp.max(here.W.factorised.eigenvalues) + rounding.tiny
         # What a full Gauss-Newton step is predicted to gain.
-        gain = here.W.norm(here.replace(Shift(floor)).gradient) ** 2 / 2
+        gain = here.replace(Shift(floor)).gradient_norm ** 2 / 2
         noise = 4 * rounding.eps * _magnitude(here)
         stationary = gain <= rounding.eps**0.75 * noise
         stranded = stationary & (state.memory.lowest < -noise)

@@ -1,0 +1,191 @@
+"""Auto: what its path does not depend on, what it solves, and what it says where there is nothing to solve."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riesz
+from riesz.experiments import extended_xor, reaction_diffusion
+
+
+def wave(m=60):
+    """A regression problem that no network of this size fits exactly."""
+    x = jnp.linspace(-2, 2, m)
+    D, theta = riesz.mlp(jax.random.key(3), (1, 4, 1))
+    return riesz.least_squares(riesz.points(x, data=jnp.sin(3 * x) + 0.1 * x**2)), D, theta
+
+
+def path(loss, D, theta, steps=8):
+    return riesz.minimise(loss, D, theta, riesz.auto(), max_steps=steps)
+
+
+# Invariance ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_path_does_not_depend_on_units_signs_and_order_of_parameters(seed):
+    """theta = T eta with T a scaled, signed permutation: the same functions, up to rounding."""
+    loss, D, theta = wave()
+    random = np.random.default_rng(seed)
+    order = random.permutation(theta.size)
+    units = jnp.asarray(random.choice([-1.0, 1.0], theta.size) * 10.0 ** random.uniform(-4, 4, theta.size))
+    eta0 = (theta / units)[order]
+    other = lambda eta: D(units * jnp.zeros_like(eta).at[order].set(eta))
+    first, second = path(loss, D, theta, 3), path(loss, other, eta0, 3)
+    np.testing.assert_allclose(second.history["loss"], first.history["loss"], rtol=1e-7)
+    np.testing.assert_allclose(second.history["scale"], first.history["scale"], rtol=1e-7)
+
+
+def test_a_factor_and_a_constant_in_the_loss_change_nothing():
+    loss, D, theta = wave()
+    constant = riesz.Integral(lambda z: 5.0 + 0.0 * jnp.sum(z), riesz.points(jnp.zeros(1)))
+    first, second = path(loss, D, theta, 3), path(300.0 * loss + constant, D, theta, 3)
+    np.testing.assert_allclose(second.history["loss"], 300 * first.history["loss"] + 5, rtol=1e-7)
+    np.testing.assert_allclose(second.last, first.last, rtol=1e-6)
+
+
+# What it solves ------------------------------------------------------------------------------------------------------
+
+
+def test_a_linear_model_takes_one_step():
+    x = jnp.linspace(-1, 1, 30)
+    D, theta = riesz.linear(lambda x: jnp.stack([jnp.ones_like(x), 1e3 * x, 1e-3 * x**2]), 3)
+    solution = path(riesz.least_squares(riesz.points(x, data=jnp.exp(x))), D, theta + 7.0, steps=1)
+    coefficients = np.polynomial.polynomial.polyfit(np.asarray(x), np.exp(x), 2)
+    np.testing.assert_allclose(solution.theta, coefficients * [1, 1e-3, 1e3], rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_nonlinear_pde_to_rounding(seed):
+    problem = reaction_diffusion.experiment()
+    solution = riesz.minimise(problem.loss, problem.D, problem.start(seed), max_steps=60)
+    history = 2 * solution.history["loss"]
+    assert np.argmax(history <= 1e-8) in range(1, 30)
+    assert history.min() < 1e-15
+
+
+def test_classification():
+    problem = extended_xor.experiment()
+    solution = riesz.minimise(
+        problem.loss, problem.D, problem.start(0), max_steps=40, target=problem.target, metrics=problem.metrics
+    )
+    assert solution.result is riesz.Result.TARGET_REACHED
+
+
+def test_a_large_residual():
+    """Certified by NIST: Misra1a, whose data no curve of the family meets."""
+    x = jnp.array([77.6, 114.9, 141.1, 190.8, 239.9, 289.0, 332.8, 378.4, 434.8, 477.3, 536.8, 593.1, 689.1, 760.0])
+    y = jnp.array([10.07, 14.73, 17.94, 23.93, 29.61, 35.18, 40.02, 44.82, 50.76, 55.05, 61.01, 66.40, 75.47, 81.78])
+    D, theta = riesz.parametrise(lambda b, x: b[0] * (1 - jnp.exp(-b[1] * x)), jnp.array([500.0, 1e-4]))
+    solution = riesz.minimise(riesz.least_squares(riesz.points(x, data=y)), D, theta)
+    assert solution.result is riesz.Result.CONVERGED
+    np.testing.assert_allclose(solution.theta, [2.3894212918e02, 5.5015643181e-04], rtol=1e-9)
+
+
+def energy():
+    """The Ritz energy of -u'' = pi^2 sin(pi x) on [0, 1] with u = 0 at both ends; its minimum is -pi^2/4."""
+    D, theta = riesz.parametrise(
+        lambda b, x: b[0] * jnp.sin(jnp.pi * x) * jnp.exp(b[1] * x + b[2] * x**2), jnp.array([-2.0, 1.0, 3.0])
+    )
+    pair = lambda v: lambda x: jnp.stack([v(x), riesz.derivative(v)(x), jnp.pi**2 * jnp.sin(jnp.pi * x)])
+    density = lambda z: z[1] ** 2 / 2 - z[2] * z[0]
+    x = (jnp.arange(400) + 0.5) / 400
+    return riesz.Integral(density, riesz.points(x), operator=pair), D, theta
+
+
+def test_an_energy_that_is_negative_at_its_minimum():
+    loss, D, theta = energy()
+    solution = riesz.minimise(loss, D, theta)
+    assert solution.result is riesz.Result.CONVERGED
+    assert float(solution.loss) == pytest.approx(-(np.pi**2) / 4, rel=1e-8)
+    np.testing.assert_allclose(solution.theta, [1.0, 0.0, 0.0], atol=1e-3)
+
+
+def test_fresh_points_each_step():
+    network, theta = riesz.mlp(jax.random.key(0), (1, 8, 1))
+    loss = riesz.residual(riesz.identity, lambda x: jnp.sin(3 * x), riesz.monte_carlo(-1.0, 1.0, 100))
+    solution = riesz.minimise(loss, network, theta, max_steps=40, key=jax.random.key(0))
+    assert np.median(solution.history["loss"][-10:]) < 1e-6 * solution.history["loss"][0]
+
+
+# Hard cases ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_start_at_the_solution_stays_there():
+    x = jnp.linspace(0, 1, 10)
+    D, theta = riesz.parametrise(lambda b, x: b[0] * jnp.exp(b[1] * x), jnp.array([2.0, -1.0]))
+    solution = riesz.minimise(riesz.least_squares(riesz.points(x, data=jax.vmap(D(theta))(x))), D, theta)
+    assert solution.result is riesz.Result.CONVERGED and solution.steps <= 5
+    np.testing.assert_array_equal(solution.theta, theta)
+
+
+def test_a_flat_start_is_left_alone():
+    """The gradient vanishes, the tangent space does not: an even function at its symmetric point."""
+    x = jnp.array([-1.0, 1.0])
+    D, theta = riesz.parametrise(lambda b, x: b[0] * x, jnp.zeros(1))
+    solution = riesz.minimise(riesz.least_squares(riesz.points(x, data=jnp.ones(2))), D, theta)
+    assert solution.result is riesz.Result.CONVERGED
+    np.testing.assert_allclose(solution.theta, 0.0, atol=1e-12)
+
+
+def test_a_tangent_space_of_rank_zero_has_its_own_code():
+    D = lambda theta: lambda x: x + 0 * theta[0]
+    loss = riesz.least_squares(riesz.points(jnp.ones(3), data=jnp.zeros(3)))
+    solution = riesz.minimise(loss, D, jnp.ones(2), throw=False)
+    assert solution.result in (riesz.Result.RANK_COLLAPSE, riesz.Result.CONVERGED)
+    np.testing.assert_array_equal(solution.theta, [1.0, 1.0])
+
+
+def test_unused_parameters_are_left_alone():
+    loss, D, theta = wave()
+    wider = lambda eta: D(eta[: theta.size])
+    solution = path(loss, wider, jnp.append(theta, jnp.array([5.0, -3.0])), 60)
+    np.testing.assert_array_equal(solution.last[theta.size :], [5.0, -3.0])
+    assert float(solution.loss) < 0.01 * float(loss(D(theta)))
+
+
+def test_a_residual_that_overflows_in_half_of_all_directions():
+    D, theta = riesz.parametrise(lambda b, x: jnp.exp(200 * b[0] * x) - 2.0, jnp.array([-4.0]))
+    loss = riesz.least_squares(riesz.points(jnp.linspace(0.5, 1, 5), data=jnp.full(5, -1.0)))
+    solution = riesz.minimise(loss, D, theta, max_steps=300, throw=False)
+    assert np.isfinite(solution.history["loss"]).all() and np.isfinite(solution.theta).all()
+    assert float(solution.loss) <= float(loss(D(theta)))
+
+
+def test_fewer_points_than_parameters():
+    loss, D, theta = wave(m=6)
+    solution = riesz.minimise(loss, D, theta, max_steps=60)
+    assert float(solution.loss) < 1e-20
+
+
+def test_one_parameter():
+    D, theta = riesz.parametrise(lambda b, x: jnp.cos(b[0] * x), jnp.array([1.7]))
+    x = jnp.linspace(0, 3, 20)
+    solution = riesz.minimise(riesz.least_squares(riesz.points(x, data=jnp.cos(2 * x))), D, theta)
+    np.testing.assert_allclose(solution.theta, 2.0, rtol=1e-12)
+
+
+def test_float32():
+    x = jnp.linspace(-2, 2, 60, dtype=jnp.float32)
+    D, theta = riesz.mlp(jax.random.key(3), (1, 6, 1))
+    loss = riesz.least_squares(riesz.points(x, data=jnp.sin(2 * x)))
+    solution = riesz.minimise(loss, D, theta.astype(jnp.float32), max_steps=60)
+    assert solution.theta.dtype == jnp.float32
+    assert float(solution.loss) < 1e-5
+
+
+def test_a_loss_without_curvature_is_refused():
+    linear = riesz.Integral(lambda z: z, riesz.points(jnp.ones(3)))
+    D, theta = riesz.mlp(jax.random.key(0), (1, 3, 1))
+    with pytest.raises(ValueError, match=r"method=riesz.auto\(\), with W=GaussNewton\(\) has no metric here"):
+        riesz.minimise(linear, D, theta)
+
+
+def test_a_second_call_compiles_nothing(caplog):
+    loss, D, theta = wave()
+    other = theta + 0.1
+    path(loss, D, theta)
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        path(loss, D, other)
+    assert not [record for record in caplog.records if "Compiling" in record.message]
