@@ -5,7 +5,7 @@ BIN := .venv/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: reproduce test test-all bench format clean
+.PHONY: reproduce test test-all bench solve format clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -28,6 +28,9 @@ reproduce: .venv/installed
 bench: .venv/installed
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/reproduce.py
+
+solve: .venv/installed
+	$(BIN)/python benchmarks/solve.py
 
 format: .venv/installed
 	$(BIN)/ruff check --fix .

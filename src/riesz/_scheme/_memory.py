@@ -23,6 +23,8 @@ class Memory(eqx.Module):
     """The parameters with the lowest loss."""
     lowest: jax.Array
     """The lowest loss less the current one."""
+    fall: jax.Array
+    """The first loss less the lowest one."""
     excess: jax.Array
     """The last losses less the current one, the newest first."""
     idle: jax.Array
@@ -37,7 +39,8 @@ class Memory(eqx.Module):
         """Only the start is known."""
         none = jnp.zeros((), int)
         excess = jnp.full(LENGTH, -jnp.inf, theta.dtype).at[0].set(0)
-        return cls(theta, jnp.zeros((), theta.dtype), excess, none, none, none)
+        zero = jnp.zeros((), theta.dtype)
+        return cls(theta, zero, zero, excess, none, none, none)
 
     @property
     def allowance(self) -> jax.Array:
@@ -50,13 +53,18 @@ class Memory(eqx.Module):
         return self.idle >= LENGTH
 
     def moved(self, theta: Vector, change: jax.Array, noise: jax.Array) -> "Memory":
-        """After a step to theta that changed the loss; changes below the noise are none."""
-        lower = change < self.lowest - noise
+        """After a step to theta that changed the loss; changes below the noise are none.
+
+        Nor is it progress to lower the loss by less than rounding of what it has fallen by in all: a residual that
+        should be zero goes on shrinking without meaning.
+        """
+        lower = change < self.lowest - noise - jnp.finfo(theta.dtype).eps * self.fall
         # Losses that are equal up to rounding: the later parameters are the better ones.
         best = jnp.where(change <= self.lowest + noise, theta, self.best)
         return Memory(
             best,
             jnp.minimum(self.lowest, change) - change,
+            self.fall + jnp.maximum(self.lowest - change, 0),
             jnp.roll(self.excess - change, 1).at[0].set(0),
             jnp.where(lower, 0, self.idle + 1),
             self.settled,
@@ -70,7 +78,7 @@ class Memory(eqx.Module):
     def retreated(self) -> "Memory":
         """Back at the best parameters, with everything after them forgotten."""
         fresh = Memory.start(self.best)
-        return eqx.tree_at(lambda memory: memory.retreats, fresh, self.retreats + 1)
+        return eqx.tree_at(lambda memory: (memory.retreats, memory.fall), fresh, (self.retreats + 1, self.fall))
 
     def settling(self, nothing: jax.Array) -> "Memory":
         """With one more step, or none, at which nothing was left to gain."""

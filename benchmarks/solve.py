@@ -1,0 +1,276 @@
+"""Auto against every alternative: iterations and seconds to the target, from the same random starts, in one run.
+
+    make solve            or            python benchmarks/solve.py [--starts 10] [--problems ...] [--ablate]
+
+An iteration is one Jacobian and one factorisation, rejected trials included. Seconds exclude compilation and the check
+of the target; starts run one after another on one BLAS thread. Competitors: the methods of the paper, its line search,
+SciPy's `least_squares` (lm and trf, with our exact, compiled Jacobian), optimistix's Levenberg-Marquardt and Dogleg.
+With --ablate, auto with each of its ingredients removed in turn. Prints tables, ready for the README and docs/auto.md.
+"""
+
+import os
+
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"
+
+import argparse
+import dataclasses
+import time
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optimistix
+import scipy.optimize
+from step import poisson
+
+import riesz
+from riesz import _scheme
+from riesz._features import evaluate, features, flat
+from riesz._scheme import _auto, _memory
+from riesz.experiments import advection_diffusion, extended_xor, mackey_glass, reaction_diffusion
+
+jax.config.update("jax_enable_x64", True)
+
+
+@dataclasses.dataclass
+class Problem:
+    """What to reach, from where, in how many steps."""
+
+    name: str
+    loss: object
+    D: Callable
+    start: Callable
+    error: Callable
+    target: float
+    max_steps: int
+    squares: bool = True
+
+    def residual(self, theta):
+        """The weighted residuals whose half squared norm is the loss."""
+        rows = []
+        for term in self.loss.terms:
+            over = term.draw_points(None, self.D, theta)
+            z = evaluate(self.D, term.operator, theta, over.x)
+            gap = z if over.data is None else z - over.data
+            rows.append((jnp.sqrt(over.weights)[:, None] * flat(gap)).ravel())
+        return jnp.concatenate(rows)
+
+
+def problems():
+    """The four problems of the paper, and Poisson's equation in two dimensions."""
+    for module in (mackey_glass, extended_xor, advection_diffusion, reaction_diffusion):
+        found = module.experiment()
+        ((metric, target),) = found.target.items()
+        squares = module is not extended_xor
+        yield Problem(
+            found.name, found.loss, found.D, found.start, found.metrics[metric], target, found.max_steps, squares
+        )
+    loss, D, theta = poisson()
+    side = jnp.linspace(0, 1, 101)
+    x = jnp.stack(jnp.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    exact = jnp.prod(jnp.sin(jnp.pi * x), axis=1)
+    error = lambda theta: jnp.linalg.norm(jax.vmap(D(theta))(x) - exact) / jnp.linalg.norm(exact)
+    start = lambda seed: jax.random.normal(jax.random.key(seed), theta.shape)
+    yield Problem("poisson-2d", loss, D, start, error, 1e-8, 150)
+
+
+# Each competitor gives iterations, seconds and whether the target was reached, from one start. ------------------------
+
+
+def by_riesz(method):
+    """A method of riesz, made once so that it compiles once."""
+    made = method()
+
+    def solve(problem, theta):
+        solution = riesz.minimise(
+            problem.loss, problem.D, theta, made, max_steps=problem.max_steps,
+            metrics={"error": problem.error}, target={"error": problem.target}, progress=False, throw=False,
+        )  # fmt: skip
+        reached = solution.result is riesz.Result.TARGET_REACHED
+        return solution.steps, float(solution.history["seconds"][-1]), reached
+
+    return solve
+
+
+class Reached(Exception):
+    """Raised out of SciPy's loop at the target."""
+
+
+def by_scipy(kind):
+    """SciPy's least_squares with a compiled exact Jacobian; an iteration is an evaluation of the Jacobian."""
+    compiled = {}
+
+    def solve(problem, theta):
+        if problem.name not in compiled:
+            compiled[problem.name] = jax.jit(problem.residual), jax.jit(rows_of(problem)), jax.jit(problem.error)
+            for function in compiled[problem.name]:
+                function(theta)
+        residual, jacobian, error = compiled[problem.name]
+        count, spent, reached = 0, 0.0, False
+
+        def timed(theta):
+            nonlocal count
+            count += 1
+            return np.asarray(jacobian(theta))
+
+        def checked(theta):
+            nonlocal spent
+            began = time.perf_counter()
+            arrived = float(error(theta)) <= problem.target
+            spent += time.perf_counter() - began
+            if arrived:
+                raise Reached
+            return np.asarray(residual(theta))
+
+        began = time.perf_counter()
+        try:
+            scipy.optimize.least_squares(
+                checked, np.asarray(theta), timed, method=kind, max_nfev=2 * problem.max_steps,
+                ftol=1e-15, xtol=1e-15, gtol=1e-15, x_scale="jac" if kind == "trf" else 1.0,
+            )  # fmt: skip
+        except Reached:
+            reached = True
+        except (ValueError, np.linalg.LinAlgError):  # a residual that is not finite
+            pass
+        return count, time.perf_counter() - began - spent, reached and count <= problem.max_steps
+
+    return solve
+
+
+def rows_of(problem):
+    """The Jacobian of the weighted residuals, assembled point by point as riesz does."""
+
+    def rows(theta):
+        parts = []
+        for term in problem.loss.terms:
+            over = term.draw_points(None, problem.D, theta)
+            dz = features(problem.D, term.operator, theta, over.x).rows
+            parts.append((jnp.sqrt(over.weights)[:, None, None] * dz).reshape(-1, theta.size))
+        return jnp.concatenate(parts)
+
+    return rows
+
+
+def by_optimistix(solver):
+    """A solver of optimistix, stepped in one compiled loop until the target."""
+    compiled = {}
+
+    def loop(problem, theta):
+        fn = lambda y, args: (problem.residual(y), None)
+        shape = jax.eval_shape(problem.residual, theta)
+        nothing = frozenset()
+        state = solver.init(fn, theta, None, {}, shape, None, nothing)
+
+        def unfinished(carry):
+            k, y, _ = carry
+            return (k < problem.max_steps) & ~(problem.error(y) <= problem.target)
+
+        arrays, rest = eqx.partition(state, eqx.is_array)
+
+        def body(carry):
+            k, y, arrays = carry
+            y, state, _ = solver.step(fn, y, None, {}, eqx.combine(arrays, rest), nothing)
+            return k + 1, y, eqx.filter(state, eqx.is_array)
+
+        k, y, _ = jax.lax.while_loop(unfinished, body, (jnp.zeros((), int), theta, arrays))
+        return k, problem.error(y) <= problem.target
+
+    def solve(problem, theta):
+        if problem.name not in compiled:
+            compiled[problem.name] = jax.jit(lambda theta: loop(problem, theta))
+            jax.block_until_ready(compiled[problem.name](theta))
+        began = time.perf_counter()
+        k, reached = jax.block_until_ready(compiled[problem.name](theta))
+        return int(k), time.perf_counter() - began, bool(reached)
+
+    return solve
+
+
+def competitors():
+    """By name; those of SciPy and optimistix solve least-squares problems only."""
+    paper = ("ngd", "nhb", "nhb_fd", "qnhb", "nn2", "nn2_fd")
+    tight = {"rtol": 1e-15, "atol": 1e-15}
+    return {
+        "auto": by_riesz(riesz.auto),
+        **{name: by_riesz(riesz.METHODS[name]) for name in paper},
+        **{f"{name}, Gauss-Newton": by_riesz(lambda name=name: riesz.METHODS[name](W=riesz.GaussNewton()))
+           for name in ("ngd", "nhb")},
+        "ngd, line search": by_riesz(lambda: riesz.ngd(step_size=riesz.GridSearch())),
+        "SciPy lm": by_scipy("lm"),
+        "SciPy trf": by_scipy("trf"),
+        "optimistix LM": by_optimistix(optimistix.LevenbergMarquardt(**tight)),
+        "optimistix Dogleg": by_optimistix(optimistix.Dogleg(**tight)),
+    }  # fmt: skip
+
+
+def ablations():
+    """Auto without one of its ingredients."""
+    second = riesz.SecondOrder
+    return {
+        "auto": (_scheme.Auto(), {}),
+        "no corrections": (_scheme.Auto(retraction=second(0.75, 0)), {}),
+        "no curvature limit": (_scheme.Auto(retraction=second(1e9, 2)), {}),
+        "monotone": (_scheme.Auto(), {(_memory, "LENGTH"): 1}),
+        "no damping": (_scheme.Auto(radius=1e6), {}),
+        "damping not eased when straight": (_scheme.Auto(), {(_auto, "STRAIGHT"): 1e-9}),
+        "unscaled coordinates": (_scheme.Auto(), {(_auto, "scale"): lambda frame, blocks, speed: jnp.ones_like(speed)}),
+    }
+
+
+def measure(problem, solve, starts):
+    """Median iterations and seconds, and how many starts arrive."""
+    runs = [solve(problem, problem.start(seed)) for seed in range(starts)]
+    iterations = np.array([k if ok else np.inf for k, _, ok in runs])
+    seconds = np.array([s if ok else np.inf for _, s, ok in runs])
+    return float(np.median(iterations)), float(np.median(seconds)), int(np.isfinite(iterations).sum())
+
+
+def shown(value, form):
+    return format(value, form) if np.isfinite(value) else "-"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--starts", type=int, default=10)
+    parser.add_argument("--problems", nargs="*", default=[])
+    parser.add_argument("--ablate", action="store_true")
+    options = parser.parse_args()
+    for problem in problems():
+        if options.problems and problem.name not in options.problems:
+            continue
+        print(
+            f"\n**{problem.name}** to {problem.target:g}: {options.starts} starts, {problem.max_steps} steps at most\n"
+        )
+        if options.ablate:
+            print("| | reached | iterations |\n|---|---|---|")
+            for name, (method, constants) in ablations().items():
+                kept = {key: getattr(*key) for key in constants}
+                for (module, constant), value in constants.items():
+                    setattr(module, constant, value)
+                jax.clear_caches()
+                solve = by_riesz(lambda method=method: method)
+                iterations, _, reached = measure(problem, solve, options.starts)
+                print(f"| {name} | {reached} of {options.starts} | {shown(iterations, '.0f')} |", flush=True)
+                for (module, constant), value in kept.items():
+                    setattr(module, constant, value)
+            continue
+        print("| | reached | iterations | seconds | seconds / auto |\n|---|---|---|---|---|")
+        reference = None
+        for name, solve in competitors().items():
+            if not problem.squares and ("SciPy" in name or "optimistix" in name):
+                continue
+            iterations, seconds, reached = measure(problem, solve, options.starts)
+            reference = seconds if reference is None else reference
+            print(
+                f"| {name} | {reached} of {options.starts} | {shown(iterations, '.0f')} | {shown(seconds, '.3f')} "
+                f"| {shown(seconds / reference, '.1f')} |",
+                flush=True,
+            )
+        jax.clear_caches()
+
+
+if __name__ == "__main__":
+    main()
