@@ -1,6 +1,6 @@
 """Auto against every alternative: iterations and seconds to the target, from the same random starts, in one run.
 
-    make solve            or            python benchmarks/solve.py [--starts 10] [--problems ...] [--ablate]
+    make solve      or      python benchmarks/solve.py [--starts 10] [--problems ...] [--competitors ...] [--ablate]
 
 An iteration is one Jacobian and one factorisation, rejected trials included. Seconds exclude compilation and the check
 of the target; starts run one after another on one BLAS thread. Competitors: the methods of the paper, its line search,
@@ -236,6 +236,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--starts", type=int, default=10)
     parser.add_argument("--problems", nargs="*", default=[])
+    parser.add_argument("--competitors", nargs="*", default=[])
     parser.add_argument("--ablate", action="store_true")
     options = parser.parse_args()
     for problem in problems():
@@ -260,6 +261,8 @@ def main():
         print("| | reached | iterations | seconds | seconds / auto |\n|---|---|---|---|---|")
         reference = None
         for name, solve in competitors().items():
+            if options.competitors and name not in options.competitors:
+                continue
             if not problem.squares and ("SciPy" in name or "optimistix" in name):
                 continue
             iterations, seconds, reached = measure(problem, solve, options.starts)
