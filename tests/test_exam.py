@@ -364,10 +364,11 @@ def test_three_steps_of_the_full_product(program):
 
 
 def test_every_method_meets_every_pair_of_choices_in_at_most_200_programs():
-    assert set(reference.METHODS) == set(riesz.METHODS)
+    papers = set(riesz.METHODS) - {"auto"}  # which is no method of the paper, and has tests of its own
+    assert set(reference.METHODS) == papers
     assert len(DEFAULT) == len(set(DEFAULT)) <= 200
     assert {m for program in DEFAULT for m in meetings(program)} == {m for program in EVERY for m in meetings(program)}
-    natural = set(riesz.METHODS) - CLASSICAL - {"newton"}
+    natural = papers - CLASSICAL - {"newton"}
     one_shape = {(p.method, p.W, p.filter) for p in DEFAULT if (p.points, p.terms, p.outputs) == ("many", 1, 1)}
     assert one_shape >= set(itertools.product(natural, FACTORS.W, FACTORS.filter))
 

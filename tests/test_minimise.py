@@ -333,10 +333,9 @@ def test_ctrl_c_stops_many_starts(monkeypatch):
 
 
 def test_methods_by_name():
-    """A name is the method with its defaults, and no method is `nhb()`."""
-    named = fit(4, method="nhb")
-    same(named, fit(4, method=riesz.nhb()))
-    same(named, fit(4, method=None))
+    """A name is the method with its defaults, and no method is `auto()`."""
+    same(fit(4, method="nhb"), fit(4, method=riesz.nhb()))
+    same(fit(4, method="auto"), fit(4, method=None))
 
 
 def test_the_progress_bar(capsys):
