@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from riesz.experiments._competitors import COMPETITORS, FIGURES
+from riesz.experiments._findings import Finding, interval, ratio
 from riesz.experiments._results import Band, Results
-from riesz.experiments.claims import CLAIMS, Finding, Verdict, _interval, judge, ratio
+from riesz.experiments.claims import CLAIMS, Verdict, judge
 from runs import falling, results, stored
 
 MAIN = ("NGD", "NHB", "NHB-FD", "QNHB", "NN-II", "NN-II-FD")
@@ -84,7 +85,7 @@ def test_a_claim_may_depend_on_the_target():
 
 def test_the_interval_is_that_of_the_median():
     """Against the exact distribution: of 1000 resamplings of 0..100, the median's 10 % quantile is near 44."""
-    value, low, high = _interval(lambda x: np.median(x, axis=-1), np.arange(101.0))
+    value, low, high = interval(lambda x: np.median(x, axis=-1), np.arange(101.0))
     assert value == 50.0
     # The order statistics whose binomial probabilities bracket 10 and 90 %: 50.5 -+ 1.28 sqrt(101)/2.
     assert low == pytest.approx(43.5, abs=1.5) and high == pytest.approx(56.5, abs=1.5)
