@@ -220,12 +220,16 @@ def ablations():
     }
 
 
-def measure(problem, solve, starts):
-    """Median iterations and seconds, and how many starts arrive."""
-    runs = [solve(problem, problem.start(seed)) for seed in range(starts)]
-    iterations = np.array([k if ok else np.inf for k, _, ok in runs])
-    seconds = np.array([s if ok else np.inf for _, s, ok in runs])
-    return float(np.median(iterations)), float(np.median(seconds)), int(np.isfinite(iterations).sum())
+def measure(problem, solvers, seeds):
+    """Of every solver the median iterations and seconds, and how many starts arrive; they take turns at every start."""
+    runs = {name: [] for name in solvers}
+    for seed in seeds:
+        for name, solve in solvers.items():
+            runs[name].append(solve(problem, problem.start(seed)))
+    for name, found in runs.items():
+        iterations = np.array([k if ok else np.inf for k, _, ok in found])
+        seconds = np.array([s if ok else np.inf for _, s, ok in found])
+        yield name, float(np.median(iterations)), float(np.median(seconds)), int(np.isfinite(iterations).sum())
 
 
 def shown(value, form):
@@ -235,10 +239,12 @@ def shown(value, form):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--starts", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the seed of the first start")
     parser.add_argument("--problems", nargs="*", default=[])
     parser.add_argument("--competitors", nargs="*", default=[])
     parser.add_argument("--ablate", action="store_true")
     options = parser.parse_args()
+    seeds = range(options.first, options.first + options.starts)
     for problem in problems():
         if options.problems and problem.name not in options.problems:
             continue
@@ -246,33 +252,42 @@ def main():
             f"\n**{problem.name}** to {problem.target:g}: {options.starts} starts, {problem.max_steps} steps at most\n"
         )
         if options.ablate:
-            print("| | reached | iterations |\n|---|---|---|")
-            for name, (method, constants) in ablations().items():
-                kept = {key: getattr(*key) for key in constants}
-                for (module, constant), value in constants.items():
-                    setattr(module, constant, value)
-                jax.clear_caches()
-                solve = by_riesz(lambda method=method: method)
-                iterations, _, reached = measure(problem, solve, options.starts)
-                print(f"| {name} | {reached} of {options.starts} | {shown(iterations, '.0f')} |", flush=True)
-                for (module, constant), value in kept.items():
-                    setattr(module, constant, value)
-            continue
-        print("| | reached | iterations | seconds | seconds / auto |\n|---|---|---|---|---|")
-        reference = None
-        for name, solve in competitors().items():
-            if options.competitors and name not in options.competitors:
-                continue
-            if not problem.squares and ("SciPy" in name or "optimistix" in name):
-                continue
-            iterations, seconds, reached = measure(problem, solve, options.starts)
-            reference = seconds if reference is None else reference
-            print(
-                f"| {name} | {reached} of {options.starts} | {shown(iterations, '.0f')} | {shown(seconds, '.3f')} "
-                f"| {shown(seconds / reference, '.1f')} |",
-                flush=True,
-            )
+            ablate(problem, seeds)
+        else:
+            compete(problem, seeds, options.competitors)
         jax.clear_caches()
+
+
+def ablate(problem, seeds):
+    """Auto and auto without each of its parts."""
+    print("| | reached | iterations |\n|---|---|---|")
+    for name, (method, constants) in ablations().items():
+        kept = {key: getattr(*key) for key in constants}
+        for (module, constant), value in constants.items():
+            setattr(module, constant, value)
+        jax.clear_caches()
+        ((_, iterations, _, reached),) = measure(problem, {name: by_riesz(lambda method=method: method)}, seeds)
+        print(f"| {name} | {reached} of {len(seeds)} | {shown(iterations, '.0f')} |", flush=True)
+        for (module, constant), value in kept.items():
+            setattr(module, constant, value)
+
+
+def compete(problem, seeds, chosen):
+    """Auto against the competitors that can solve the problem."""
+    solvers = {
+        name: solve
+        for name, solve in competitors().items()
+        if (not chosen or name in chosen) and (problem.squares or not ("SciPy" in name or "optimistix" in name))
+    }
+    print("| | reached | iterations | seconds | seconds / auto |\n|---|---|---|---|---|")
+    reference = None
+    for name, iterations, seconds, reached in measure(problem, solvers, seeds):
+        reference = seconds if reference is None else reference
+        print(
+            f"| {name} | {reached} of {len(seeds)} | {shown(iterations, '.0f')} | {shown(seconds, '.3f')} "
+            f"| {shown(seconds / reference, '.1f')} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

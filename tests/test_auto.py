@@ -90,19 +90,21 @@ def energy():
     )
     pair = lambda v: lambda x: jnp.stack([v(x), riesz.derivative(v)(x), jnp.pi**2 * jnp.sin(jnp.pi * x)])
     density = lambda z: z[1] ** 2 / 2 - z[2] * z[0]
-    x = (jnp.arange(400) + 0.5) / 400
-    return riesz.Integral(density, riesz.points(x), operator=pair), D, theta
+    x, weights = np.polynomial.legendre.leggauss(40)
+    over = riesz.points(jnp.asarray(x + 1) / 2, weights=jnp.asarray(weights) / 2)
+    return riesz.Integral(density, over, operator=pair), D, theta
 
 
 def test_an_energy_that_is_negative_at_its_minimum():
     loss, D, theta = energy()
     solution = riesz.minimise(loss, D, theta)
     assert solution.result is riesz.Result.CONVERGED
-    assert float(solution.loss) == pytest.approx(-(np.pi**2) / 4, rel=1e-8)
-    np.testing.assert_allclose(solution.theta, [1.0, 0.0, 0.0], atol=1e-3)
+    assert float(solution.loss) == pytest.approx(-(np.pi**2) / 4, rel=1e-13)
+    np.testing.assert_allclose(solution.theta, [1.0, 0.0, 0.0], atol=1e-11)
 
 
 def test_fresh_points_each_step():
+    """A batch of 100 points is sometimes fitted better than the function: single losses of the next batch are large."""
     network, theta = riesz.mlp(jax.random.key(0), (1, 8, 1))
     loss = riesz.residual(riesz.identity, lambda x: jnp.sin(3 * x), riesz.monte_carlo(-1.0, 1.0, 100))
     solution = riesz.minimise(loss, network, theta, max_steps=40, key=jax.random.key(0))
@@ -133,7 +135,7 @@ def test_a_tangent_space_of_rank_zero_has_its_own_code():
     D = lambda theta: lambda x: x + 0 * theta[0]
     loss = riesz.least_squares(riesz.points(jnp.ones(3), data=jnp.zeros(3)))
     solution = riesz.minimise(loss, D, jnp.ones(2), throw=False)
-    assert solution.result in (riesz.Result.RANK_COLLAPSE, riesz.Result.CONVERGED)
+    assert solution.result is riesz.Result.RANK_COLLAPSE
     np.testing.assert_array_equal(solution.theta, [1.0, 1.0])
 
 
@@ -146,11 +148,13 @@ def test_unused_parameters_are_left_alone():
 
 
 def test_a_residual_that_overflows_in_half_of_all_directions():
-    D, theta = riesz.parametrise(lambda b, x: jnp.exp(200 * b[0] * x) - 2.0, jnp.array([-4.0]))
-    loss = riesz.least_squares(riesz.points(jnp.linspace(0.5, 1, 5), data=jnp.full(5, -1.0)))
-    solution = riesz.minimise(loss, D, theta, max_steps=300, throw=False)
-    assert np.isfinite(solution.history["loss"]).all() and np.isfinite(solution.theta).all()
-    assert float(solution.loss) <= float(loss(D(theta)))
+    """The full step from the flat side of an exponential would be 1e5 times too long."""
+    D, theta = riesz.parametrise(lambda b, x: jnp.exp(2000 * b[0] * x), jnp.array([-0.0075]))
+    loss = riesz.least_squares(riesz.points(jnp.linspace(0.5, 1, 5), data=jnp.ones(5)))
+    assert not np.isfinite(loss(D(theta + 1)))
+    solution = riesz.minimise(loss, D, theta)
+    assert np.isfinite(solution.history["loss"]).all()
+    np.testing.assert_allclose(solution.theta, 0.0, atol=1e-15)
 
 
 def test_fewer_points_than_parameters():

@@ -32,6 +32,10 @@ class AutoState(eqx.Module):
 
     speed: jax.Array
     """How fast every parameter turns its tangent function: a fading root mean square."""
+    turned: jax.Array
+    """How much all paths together have bent."""
+    measured: jax.Array
+    """How much they had bent when speeds were last measured; at twice as much they are measured again."""
     damping: jax.Array
     """The factor on lambda that rejections raise and straight paths lower."""
     memory: Memory
@@ -65,7 +69,8 @@ class Auto(AbstractMethod):
 
     def init(self, theta: Vector) -> AutoState:
         """Nothing is known yet."""
-        return AutoState(jnp.zeros_like(theta), jnp.ones((), theta.dtype), Memory.start(theta), jnp.ones((), int))
+        one = jnp.ones((), theta.dtype)
+        return AutoState(jnp.zeros_like(theta), 0 * one, 0 * one, one, Memory.start(theta), jnp.ones((), int))
 
     def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
         """The points of the loss."""
@@ -87,9 +92,9 @@ class Auto(AbstractMethod):
     def step(
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: AutoState, sample: Sample
     ) -> tuple[Vector, AutoState, Info]:
-        """One Jacobian, one JVP of it and one factorisation; dampings are tried until a step is accepted."""
+        """One Jacobian, one factorisation; where speeds are due, a JVP of the rows. Dampings are tried in turn."""
         rounding = jnp.finfo(theta.dtype)
-        here, speed, covector = self._frame(loss, D, theta, state, sample)
+        here, speed, measured, covector = self._frame(loss, D, theta, state, sample)
         floor = rounding.eps**2 * jnp.max(here.W.factorised.eigenvalues) + rounding.tiny
         # What a full Gauss-Newton step is predicted to gain.
         gain = here.replace(Shift(floor)).gradient_norm ** 2 / 2
@@ -131,20 +136,33 @@ class Auto(AbstractMethod):
             (True, _controlled(state.damping, tries, accepted, trial.landing.bending)),
         )
         info = narrate(here, here.W, covector, landing, jnp.ones((), theta.dtype))
-        info = eqx.tree_at(lambda info: (info.accepted, info.converged), info, (accepted | retreat, memory.ended))
-        return landing.theta, AutoState(speed, damping, memory, state.k + 1), info
+        # Without a tangent space there is nothing to gain either, but that is not convergence.
+        converged = memory.ended & (info.rank > 0)
+        info = eqx.tree_at(lambda info: (info.accepted, info.converged), info, (accepted | retreat, converged))
+        turned = state.turned + landing.scale * landing.bending
+        return landing.theta, AutoState(speed, turned, measured, damping, memory, state.k + 1), info
 
     def _frame(
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: AutoState, sample: Sample
-    ) -> tuple[Frame, jax.Array, Vector]:
-        """The frame in scaled coordinates, the speeds that scale it, and the gradient of the loss in theta."""
+    ) -> tuple[Frame, jax.Array, jax.Array, Vector]:
+        """The frame in scaled coordinates, the speeds that scale it, when they were measured, and grad L(theta).
+
+        Speeds are measured at the start and each time that paths have bent as much again as they had until then: they
+        matter most while the tangent space is new, and a measurement costs as much as the Jacobian.
+        """
         least = Shift(jnp.finfo(theta.dtype).tiny)
         plain = Frame(loss, D, theta, sample, W=GaussNewton(), filter=least)
         blocks = GaussNewton().blocks(plain, None)
         covector = plain.covector(plain.differential)
-        now = turning(plain, blocks, jnp.sign(covector))
-        speed = jnp.where(state.k == 1, now, jnp.sqrt((state.speed**2 + now**2) / 2))
-        return plain.replace(least, Scaled(scale(plain, blocks, speed))), speed, covector
+
+        def measure() -> jax.Array:
+            now = turning(plain, blocks, jnp.sign(covector))
+            return jnp.where(state.k == 1, now, jnp.sqrt((state.speed**2 + now**2) / 2))
+
+        due = (state.k == 1) | (state.turned > 2 * state.measured)
+        speed = jax.lax.cond(due, measure, lambda: state.speed)
+        measured = jnp.where(due, state.turned, state.measured)
+        return plain.replace(least, Scaled(scale(plain, blocks, speed))), speed, measured, covector
 
 
 def _tenfold(times: jax.Array, dtype: Any) -> jax.Array:
