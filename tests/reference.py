@@ -293,6 +293,12 @@ def quasi(problem, theta, last):
     return theta - last
 
 
+def unresolved(problem, theta, last):
+    """d_k = (I - G_W(theta_k)^+ G_W(theta_k)) (theta_k - theta_{k-1}): SPRING's, which is not the paper's."""
+    G = gram(problem.W, theta)
+    return (theta - last) - problem.dagger(G) @ G @ (theta - last)
+
+
 # One step of every method: from theta_k, theta_{k-1}, h_{k-1} and beta_k to theta_{k+1} and alpha_k.
 
 
@@ -383,6 +389,10 @@ def heavy_ball_beta(k):
     return 0.5
 
 
+def spring_beta(k):
+    return 0.9
+
+
 def nesterov_beta(k):
     return (k - 1) / (k + 1)
 
@@ -402,6 +412,7 @@ METHODS = {
     "nn2": (natural_nesterov_2(projected), nesterov_beta),
     "nn2_fd": (natural_nesterov_2(difference), nesterov_beta),
     "qnn2": (natural_nesterov_2(quasi), nesterov_beta),
+    "spring": (natural_heavy_ball(unresolved), spring_beta),
 }
 
 

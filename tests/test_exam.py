@@ -213,7 +213,7 @@ FACTORS = Program(
     step_size=list(PACES),
 )
 CLASSICAL = {"gd", "heavy_ball", "nesterov"}
-WITHOUT_X = {"ngd", "qnhb", "qnn1", "qnn2"}
+WITHOUT_X = {"ngd", "qnhb", "qnn1", "qnn2", "spring"}
 WITHOUT_MOMENTUM = {"gd", "newton", "ngd"}
 
 

@@ -20,7 +20,7 @@ MORE = 17
 METRIC = 11
 """The points of an inner product with a measure of its own."""
 
-NATURAL = ("ngd", "nhb", "nhb_fd", "qnhb", "nn1", "nn1_fd", "qnn1", "nn2", "nn2_fd", "qnn2")
+NATURAL = ("ngd", "nhb", "nhb_fd", "qnhb", "nn1", "nn1_fd", "qnn1", "nn2", "nn2_fd", "qnn2", "spring")
 CLASSICAL = ("gd", "heavy_ball", "nesterov")
 
 
@@ -111,7 +111,7 @@ def test_factorisations_where_x_is_w(name, loss):
 @pytest.mark.parametrize("name", NATURAL)
 def test_factorisations_where_x_is_not_w(name):
     """A second factorisation only where the transport projects; NN-I has X at theta_k and W at y_k."""
-    expected = 1 if name in ("ngd", "qnhb", "qnn1", "qnn2") else 2
+    expected = 1 if name in ("ngd", "qnhb", "qnn1", "qnn2", "spring") else 2
     over = riesz.grid(-1.0, 1.0, METRIC)
     for choices in ({"W": riesz.GaussNewton()}, {"X": riesz.InnerProduct(riesz.derivative, over=over)}):
         assert natural(name, classification(), **choices).factorisations == (expected, expected, 0)
@@ -171,7 +171,7 @@ def test_the_batch_jacobian_would_be_noticed():
     assert any(v.aval.shape.count(M) > 1 for equation in inner(closed.jaxpr) for v in equation.outvars)
 
 
-@pytest.mark.parametrize("name", ["nhb", "nhb_fd", "qnhb", "nn2", "nn2_fd", "qnn2"])
+@pytest.mark.parametrize("name", ["nhb", "nhb_fd", "qnhb", "nn2", "nn2_fd", "qnn2", "spring"])
 def test_momentum_costs_no_jacobian(name):
     """NHB, NN-II and their variants assemble rows of shape (m, p, d) exactly as often as NGD."""
     rows = (M, 1, D_SIZE)
@@ -197,6 +197,7 @@ PASSES = {
     "qnn1": 2,  # one forward pass at theta_k for the history, and the Jacobian at y_k
     "nn2": 3,  # the Jacobian, one JVP, and one forward pass at y_k
     "qnn2": 2,
+    "spring": 1,
 }
 
 

@@ -517,6 +517,21 @@ def test_methods_differ_only_by_their_transport(name, transport):
     np.testing.assert_allclose(moved - still, beta * d[transport], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("few", [False, True])
+def test_spring_solves_its_own_equation(few):
+    """(G + lambda) phi = -nabla L + lambda mu phi_-, with delta = alpha phi: not the paper's, but cited by it."""
+    shift, mu, alpha = 1e-2, 0.9, 0.3
+    loss = riesz.least_squares(riesz.points(X[::7], data=Y[::7])) if few else REGRESSION
+    method = riesz.spring(beta=mu, filter=riesz.Shift(shift), step_size=riesz.Constant(alpha))
+    thetas, _ = iterate(method, loss, WAVE, THETA, 4)
+    phi = np.zeros(4)
+    for theta, after in zip(thetas, thetas[1:], strict=False):
+        G = riesz.tangent_space(loss, WAVE, theta).gram
+        c = jax.grad(lambda theta: loss(WAVE(theta)))(theta)
+        phi = np.linalg.solve(G + shift * np.eye(4), -c + shift * mu * phi)
+        np.testing.assert_allclose(after - theta, alpha * phi, rtol=1e-9, atol=1e-13)
+
+
 # ------------------------------------------------------------------------------------------- reparametrisation
 
 

@@ -34,6 +34,7 @@ from ._methods import nn2_fd as nn2_fd
 from ._methods import qnhb as qnhb
 from ._methods import qnn1 as qnn1
 from ._methods import qnn2 as qnn2
+from ._methods import spring as spring
 from ._minimise import minimise as minimise
 from ._minimise import minimise_many as minimise_many
 from ._models import linear as linear
@@ -61,5 +62,6 @@ from ._tangent import TangentSpace as TangentSpace
 from ._transport import Difference as Difference
 from ._transport import Projected as Projected
 from ._transport import Quasi as Quasi
+from ._transport import Unresolved as Unresolved
 
 __version__ = "0.1.0"

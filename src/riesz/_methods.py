@@ -8,14 +8,14 @@ import jax
 
 from . import _check
 from ._factorise import AbstractFactorisation
-from ._filters import AbstractFilter, Floor
+from ._filters import AbstractFilter, Floor, Shift
 from ._inner_product import L2, AbstractInnerProduct, AbstractMetric, GaussNewton
 from ._momentum import AbstractMomentum, ConstantMomentum, NesterovMomentum, as_momentum
 from ._parameter_metric import Euclidean, Hessian
 from ._retraction import AbstractRetraction, Straight
 from ._scheme import AbstractMethod, Auto, Choices, HeavyBall, NesterovOne, NesterovTwo
 from ._step_size import AbstractStepSize, Clipped, Constant
-from ._transport import Difference, Projected, Quasi
+from ._transport import Difference, Projected, Quasi, Unresolved
 
 METHODS: dict[str, Callable[..., AbstractMethod]] = {}
 """Every named method."""
@@ -48,7 +48,7 @@ def _choices(
         W=W,
         X=X,
         transport=transport,
-        filter=Floor(1e-8) if filter is None else filter,
+        filter=_floor() if filter is None else filter,
         factorisation=factorisation,
         step_size=Clipped(0.1) if step_size is None else step_size,
         momentum=momentum,
@@ -81,17 +81,23 @@ _KEYWORDS = """
       1, or an optax schedule. Default: {beta}.
     - `W`: the inner product that represents the gradient. Default: `L2()`.
     - `X`: the inner product that transports momentum. Default: W, or `L2()` where W is `GaussNewton()`.
-    - `filter`: how Gram matrices are inverted. Default: `Floor(1e-8)`.
+    - `filter`: how Gram matrices are inverted. Default: {filter}.
     - `step_size`: Default: `Clipped(0.1)`.
     - `retraction`: Default: `Straight()`.
     - `factorisation`: Default: None, which is `QRSVD()` on the smaller side.
     """
 
 
-def _natural(name: str, scheme: Any, transport: Any, default: Any, meaning: str) -> NaturalMethod:
+def _floor() -> Floor:
+    return Floor(1e-8)
+
+
+def _natural(
+    name: str, scheme: Any, transport: Any, default: Any, meaning: str, filtered: Any = _floor
+) -> NaturalMethod:
     """A scheme with a transport, as a function of the remaining choices.
 
-    The default momentum is made when the method is: its numbers take the precision that is switched on by then.
+    The default momentum and filter are made when the method is: their numbers take the precision that is on by then.
     """
 
     def method(
@@ -104,10 +110,11 @@ def _natural(name: str, scheme: Any, transport: Any, default: Any, meaning: str)
         factorisation: AbstractFactorisation | None = None,
     ) -> AbstractMethod:
         momentum = as_momentum(default() if beta is None else beta)
+        filter = filtered() if filter is None else filter
         return scheme(_choices(transport, momentum, W, X, filter, step_size, retraction, factorisation))
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"{meaning}\n{_KEYWORDS.format(beta=_WRITTEN[default])}"
+    method.__doc__ = f"{meaning}\n{_KEYWORDS.format(beta=_WRITTEN[default], filter=_WRITTEN[filtered])}"
     METHODS[name] = method
     return method
 
@@ -132,7 +139,22 @@ def _still() -> ConstantMomentum:
     return ConstantMomentum(0.0)
 
 
-_WRITTEN = {_still: "0", ConstantMomentum: "0.5", NesterovMomentum: "`NesterovMomentum()`"}
+def _long() -> ConstantMomentum:
+    return ConstantMomentum(0.9)
+
+
+def _shift() -> Shift:
+    return Shift(1e-3)
+
+
+_WRITTEN = {
+    _still: "0",
+    _long: "0.9",
+    ConstantMomentum: "0.5",
+    NesterovMomentum: "`NesterovMomentum()`",
+    _floor: "`Floor(1e-8)`",
+    _shift: "`Shift(1e-3)`",
+}
 
 # fmt: off
 ngd = _natural("ngd", HeavyBall, Quasi(), _still,
@@ -155,6 +177,8 @@ nn2_fd = _natural("nn2_fd", NesterovTwo, Difference(), NesterovMomentum,
     "Natural Nesterov II with the functional difference.")
 qnn2 = _natural("qnn2", NesterovTwo, Quasi(), NesterovMomentum,
     "Quasi-natural Nesterov II: momentum kept in parameters.")
+spring = _natural("spring", HeavyBall, Unresolved(), _long,
+    "SPRING: momentum kept where the tangent system does not resolve it, (I - G^+ G) delta.", _shift)
 # fmt: on
 
 

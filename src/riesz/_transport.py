@@ -60,3 +60,18 @@ class Quasi(AbstractTransport):
     def __call__(self, frame: Frame, state: State) -> Vector:
         """The coefficients of the last step, read in the new generating system."""
         return state.delta
+
+
+class Unresolved(AbstractTransport):
+    r"""Keep what the tangent system does not resolve, $d_k = (I - G_W^\dagger G_W)\, \delta_{k-1}$: SPRING.
+
+    With the filter `Shift(lambda)` and a constant step size $\alpha$, a heavy ball with it takes the step
+    $\delta_k = \alpha \phi_k$ with $(G + \lambda)\, \phi_k = -\nabla L + \lambda \beta\, \phi_{k-1}$. Its momentum
+    survives only where the sampled tangent functions say nothing: the complement of `Projected`, made for few points.
+    """
+
+    follows_gauge: ClassVar[bool] = False
+
+    def __call__(self, frame: Frame, state: State) -> Vector:
+        """One product with the rows and one more right-hand side."""
+        return state.delta - frame.W.project(frame.W.psi @ state.delta)
