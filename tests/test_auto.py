@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import riesz
+from riesz._scheme._trust import Trust
 from riesz.experiments import extended_xor, reaction_diffusion
 
 
@@ -109,6 +110,50 @@ def test_fresh_points_each_step():
     loss = riesz.residual(riesz.identity, lambda x: jnp.sin(3 * x), riesz.monte_carlo(-1.0, 1.0, 100))
     solution = riesz.minimise(loss, network, theta, max_steps=40, key=jax.random.key(0))
     assert np.median(solution.history["loss"][-10:]) < 1e-6 * solution.history["loss"][0]
+
+
+def noisy(n):
+    """400 noisy values of a sine, n of them at a time."""
+    random = np.random.default_rng(0)
+    x = jnp.linspace(-2, 2, 400)
+    everything = riesz.points(x, data=jnp.sin(3 * x) + 0.2 * random.normal(size=400))
+    full = riesz.least_squares(everything)
+    return full, riesz.least_squares(riesz.minibatch(everything, n))
+
+
+def test_mini_batches_of_noisy_data():
+    """With as many points as parameters every batch could be fitted exactly; trusting it would fit the noise."""
+    D, theta = riesz.mlp(jax.random.key(0), (1, 6, 1))
+    full, loss = noisy(theta.size)
+    best = float(riesz.minimise(full, D, theta, max_steps=200).loss)
+    solution = riesz.minimise(
+        loss, D, theta, max_steps=200, key=jax.random.key(1), metrics={"full": lambda theta: full(D(theta))}
+    )
+    assert np.median(solution.history["full"][-20:]) < 1.2 * best
+    carefree = riesz.ngd(step_size=riesz.Constant(1.0))
+    other = riesz.minimise(
+        loss, D, theta, carefree, max_steps=200, key=jax.random.key(1), metrics={"full": lambda theta: full(D(theta))},
+        throw=False,
+    )  # fmt: skip
+    assert np.median(other.history["full"][-20:]) > 3 * best
+
+
+def test_trust_follows_what_the_next_points_keep():
+    """Promises of 1 from a loss of 10: kept in full, then not at all."""
+    trust, loss = Trust.start(float), 10.0
+    for _ in range(5):
+        trust = trust.tested(jnp.asarray(loss)).promising(jnp.asarray(1.0))
+        loss -= 1.0
+    assert float(trust.caution) == 1.0
+    for _ in range(60):
+        trust = trust.tested(jnp.asarray(loss)).promising(jnp.asarray(1.0))
+    assert float(trust.caution) > 1e3
+    cautious = trust.caution
+    np.testing.assert_array_equal(trust.promising(jnp.asarray(0.0)).tested(jnp.asarray(99.0)).caution, cautious)
+    for _ in range(60):
+        trust = trust.tested(jnp.asarray(loss)).promising(jnp.asarray(1.0))
+        loss -= 1.0
+    assert float(trust.caution) < 1e-2 * float(cautious)
 
 
 # Hard cases ----------------------------------------------------------------------------------------------------------

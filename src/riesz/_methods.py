@@ -144,7 +144,7 @@ def _long() -> ConstantMomentum:
 
 
 def _shift() -> Shift:
-    return Shift(1e-3)
+    return Shift(1e-6)
 
 
 _WRITTEN = {
@@ -153,7 +153,7 @@ _WRITTEN = {
     ConstantMomentum: "0.5",
     NesterovMomentum: "`NesterovMomentum()`",
     _floor: "`Floor(1e-8)`",
-    _shift: "`Shift(1e-3)`",
+    _shift: "`Shift(1e-6)`",
 }
 
 # fmt: off

@@ -18,6 +18,7 @@ from .._types import Parametrisation, Vector
 from ._base import AbstractMethod, narrate
 from ._coordinates import scale, turning
 from ._memory import Memory
+from ._trust import Trust
 
 TRIES = 8
 """So many dampings are tried with one factorisation, each ten times the last."""
@@ -39,6 +40,7 @@ class AutoState(eqx.Module):
     damping: jax.Array
     """The factor on lambda that rejections raise and straight paths lower."""
     memory: Memory
+    trust: Trust
     k: jax.Array
 
 
@@ -60,6 +62,8 @@ class Auto(AbstractMethod):
       tangent space turns under a displacement, whatever the units of the parameters.
     - $\lambda_k = f_k\, g_k / (2 d\, \text{radius}^2)$ with $g_k = |\mathrm{grad}\, L|_W^2 / 2$, what is left to gain.
       With f = 1 no component of S delta is longer than radius times sqrt(d); damping goes when nothing is left to gain.
+    - Where points are drawn anew, a caution grows while the next points do not keep what steps promise on their own;
+      f, then at least 1, is multiplied by it.
     - A step is accepted below the highest of the last losses; otherwise $\lambda$ is raised tenfold, with the same
       factorisation. A run that finds nothing lower for as long goes back to its best parameters, damped more.
     """
@@ -70,7 +74,8 @@ class Auto(AbstractMethod):
     def init(self, theta: Vector) -> AutoState:
         """Nothing is known yet."""
         one = jnp.ones((), theta.dtype)
-        return AutoState(jnp.zeros_like(theta), 0 * one, 0 * one, one, Memory.start(theta), jnp.ones((), int))
+        memory, trust = Memory.start(theta), Trust.start(theta.dtype)
+        return AutoState(jnp.zeros_like(theta), 0 * one, 0 * one, one, memory, trust, jnp.ones((), int))
 
     def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
         """The points of the loss."""
@@ -103,6 +108,7 @@ class Auto(AbstractMethod):
         stranded = stationary & (state.memory.lowest < -noise)
         retreat = state.memory.exhausted | stranded
         highest = here.value + state.memory.allowance + noise
+        trust = state.trust.tested(here.value) if loss.drawn else state.trust
 
         def attempt(shift: jax.Array) -> Trial:
             damped = here.replace(Shift(shift))
@@ -118,7 +124,10 @@ class Auto(AbstractMethod):
             tries, trial = carry
             return ~retreat & ((tries == 0) | (~good(trial) & (tries < TRIES)))
 
-        first = jnp.maximum(state.damping * gain / (2 * theta.size * self.radius**2), floor).astype(theta.dtype)
+        # Straight paths do not ease the damping of a step that fits its own points only.
+        factor = jnp.where(trust.caution > 1, trust.caution * jnp.maximum(state.damping, 1), state.damping)
+        shift = factor * gain / (2 * theta.size * self.radius**2)
+        first = jnp.maximum(shift, floor).astype(theta.dtype)
         untried = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(attempt, first))
         harder = lambda carry: (carry[0] + 1, attempt(first * _tenfold(carry[0], theta.dtype)))
         tries, trial = jax.lax.while_loop(unfinished, harder, (jnp.zeros((), int), untried))
@@ -140,7 +149,8 @@ class Auto(AbstractMethod):
         converged = memory.ended & (info.rank > 0)
         info = eqx.tree_at(lambda info: (info.accepted, info.converged), info, (accepted | retreat, converged))
         turned = state.turned + landing.scale * landing.bending
-        return landing.theta, AutoState(speed, turned, measured, damping, memory, state.k + 1), info
+        trust = trust.promising(jnp.where(accepted, here.value - trial.loss, 0))
+        return landing.theta, AutoState(speed, turned, measured, damping, memory, trust, state.k + 1), info
 
     def _frame(
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: AutoState, sample: Sample

@@ -28,7 +28,7 @@ class Experiment:
     labels: dict[str, str]
     """These two metrics in words, for an axis."""
     target: dict[str, float]
-    """Stop when this metric is at most this."""
+    """Stop when this metric is at most this; empty to make all steps."""
     max_steps: int
     settings: dict[str, Any] = field(default_factory=dict)
     """What the paper leaves open, as it was chosen here."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -111,8 +112,9 @@ def _run(
         jnp.stack([problem.start(seed) for seed in seeds]),
         method,
         max_steps=max_steps,
-        target=problem.target,
+        target=problem.target or None,
         metrics=problem.metrics,
+        key=jax.random.key(0) if problem.loss.drawn else None,
         progress=False,
         threads=1 if timed else None,
     )

@@ -13,11 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from .._methods import METHODS
+from . import _batches
 from ._competitors import COMPETITORS
 from ._publish import Published, publish
-from ._reproduce import PARTS, PROBLEMS, kept, open_store, plan, run_all
+from ._reproduce import PARTS, PROBLEMS, Plan, kept, open_store, plan, run_all
 from ._results import Band
-from ._store import Store, StoreError
+from ._store import Store, Stored, StoreError
 from .claims import Verdict
 
 console = Console()
@@ -58,17 +59,57 @@ def reproduce(
         raise UsageError("--methods takes main, paper, all, or labels, not a mixture.")
     if not chosen:
         raise UsageError("--methods takes main, paper, all, or labels.")
-    store = open_store(out, steps)
-    plans = plan(problems, chosen, steps)
+    runs = _watched(plan(problems, chosen, steps), seeds, open_store(out, steps))
+    with console.status("Drawing figures and judging claims"):
+        published = publish(out, runs, steps)
+    _tell(published)
+
+
+def _watched(plans: list[Plan], seeds: int, store: Store) -> list[Stored]:
+    """Run what is missing, with a progress bar."""
     total = seeds * sum(len(item.competitors) for item in plans)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=total)
         runs = run_all(plans, seeds, store, lambda what, n: progress.update(task, description=what, advance=n))
         progress.update(task, description="All runs are done")
-    with console.status("Drawing figures and judging claims"):
-        published = publish(out, runs, steps)
-    _tell(published)
+    return runs
+
+
+def study(
+    subject: Annotated[str, tyro.conf.Positional],
+    /,
+    seeds: int = 5,
+    steps: int = 300,
+    out: pathlib.Path = pathlib.Path("out/study"),
+) -> None:
+    """Study how methods degrade as the batch of a step shrinks; finished runs are kept.
+
+    Args:
+        subject: "batches".
+        seeds: the number of random starts.
+        steps: the steps of every run.
+        out: where runs, the table and the figure are kept.
+
+    """
+    if subject != "batches":
+        raise UsageError(f"there is no study {subject!r}; there is batches.")
+    if seeds < 1 or steps < 1:
+        raise UsageError("--seeds and --steps must be at least 1.")
+    runs = _watched(_batches.plans(steps), seeds, Store(out, {"study": subject, "steps": steps}))
+    found = _batches.rows(runs)
+    for problem in dict.fromkeys(row.problem for row in found):
+        title = f"{problem}: error after {steps} steps, median of {seeds} starts"
+        table = Table("rows", "rows / d", title=title, box=box.SIMPLE_HEAD)
+        for competitor in _batches.METHODS_STUDIED:
+            table.add_column(competitor.label, justify="right")
+        for share in _batches.SHARES:
+            line = [row for row in found if (row.problem, row.share) == (problem, share)]
+            shown = [f"{row.median:.1e}" if row.median < 1e3 else "diverges" for row in line]
+            table.add_row(str(line[0].rows), f"{share:g}", *shown)
+        console.print(table)
+    for path in _batches.publish(out, found):
+        print(path)
 
 
 def report(folder: Annotated[pathlib.Path, tyro.conf.Positional], /) -> None:
@@ -141,7 +182,9 @@ def main() -> None:
         os.environ.setdefault(variable, "1")
     jax.config.update("jax_enable_x64", True)
     try:
-        tyro.extras.subcommand_cli_from_dict({"reproduce": reproduce, "report": report, "methods": methods})
+        tyro.extras.subcommand_cli_from_dict(
+            {"reproduce": reproduce, "report": report, "study": study, "methods": methods}
+        )
     except (UsageError, StoreError) as error:
         print(f"riesz: {error}", file=sys.stderr)
         sys.exit(2)
