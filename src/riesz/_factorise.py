@@ -7,6 +7,7 @@ Every factorisation works on the smaller side, chosen by shape, and offers two c
 """
 
 import abc
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -89,6 +90,16 @@ class SingularValues(AbstractFactorised):
         """|s f(s^2) (s U^T r + V^T c)|."""
         gains = self.s * filter(self.eigenvalues)
         return jnp.linalg.norm(gains * (self.s * _apply_transposed(self.left, r) + _apply_transposed(self.right, c)))
+
+    def leverage(self, cutoff: Any) -> jax.Array:
+        """How much each row matters: its squared length in U, over singular values above a share of the largest.
+
+        Below the rounding of the largest there is only noise, whatever the share.
+        """
+        U = _apply(self.left[:-1], self.left[-1])
+        rounding = max(U.shape) * jnp.finfo(U.dtype).eps
+        kept = self.s > jnp.maximum(cutoff, rounding) * jnp.max(self.s, initial=0.0)
+        return jnp.sum(jnp.where(kept[None, :], U, 0) ** 2, axis=1)
 
 
 class QRSVD(AbstractFactorisation):

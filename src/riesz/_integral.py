@@ -239,6 +239,8 @@ def check_problem(loss: Any, D: Any, theta: Any, key: Any) -> None:
 
     with _check.explained(f"D must turn theta into a function, but it fails at shape {theta.shape}"):
         jax.eval_shape(look, theta)
-    sample = jax.eval_shape(lambda: loss.draw(key, D, theta))
+    # Measures that follow the tangent space evaluate the model where they draw from.
+    with _check.explained("D and operator must accept the points that the loss draws from, but they fail"):
+        sample = jax.eval_shape(lambda: loss.draw(key, D, theta))
     for index, (term, over) in enumerate(zip(loss.terms, sample, strict=True)):
         check_term(f"term {index} of the loss" if len(loss.terms) > 1 else "the loss", term, over, D, theta)

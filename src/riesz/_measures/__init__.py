@@ -1,10 +1,24 @@
 """Measures mu_m = sum_j w_j delta_{x_j}: points, weights and per-point data, fixed or drawn anew each step."""
 
 from ._base import AbstractMeasure as AbstractMeasure
-from ._box import MonteCarlo as MonteCarlo
-from ._box import grid as grid
+from ._boundary import boundary as boundary
+from ._boundary import monte_carlo_boundary as monte_carlo_boundary
 from ._box import monte_carlo as monte_carlo
+from ._christoffel import Christoffel as Christoffel
+from ._christoffel import christoffel as christoffel
+from ._importance import Importance as Importance
+from ._importance import importance as importance
 from ._minibatch import Minibatch as Minibatch
 from ._minibatch import minibatch as minibatch
+from ._monte_carlo import MonteCarlo as MonteCarlo
 from ._points import Points as Points
 from ._points import points as points
+from ._product import Product as Product
+from ._product import product as product
+from ._simplex import monte_carlo_simplex as monte_carlo_simplex
+from ._simplex import simplex as simplex
+from ._sobol import QuasiMonteCarlo as QuasiMonteCarlo
+from ._sobol import quasi_monte_carlo as quasi_monte_carlo
+from ._sobol import sobol as sobol
+from ._tensor import gauss_legendre as gauss_legendre
+from ._tensor import grid as grid

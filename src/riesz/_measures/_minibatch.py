@@ -22,8 +22,7 @@ class Minibatch(AbstractMeasure):
         """A fresh batch."""
         m = self.points.x.shape[0]
         chosen = jax.random.choice(key, m, (self.n,), replace=False)
-        batch = jax.tree.map(lambda array: array[chosen], self.points)
-        return (m / self.n) * batch
+        return (m / self.n) * self.points.take(chosen)
 
 
 def minibatch(points: Points, n: int) -> Minibatch:

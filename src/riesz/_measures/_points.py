@@ -23,6 +23,10 @@ class Points(AbstractMeasure):
         """These very points, every time."""
         return self
 
+    def take(self, chosen: jax.Array) -> "Points":
+        """The points with given numbers, their weights and data."""
+        return jax.tree.map(lambda array: array[chosen], self)
+
     def __rmul__(self, factor: Any) -> "Points":
         """The measure times a positive factor."""
         return Points(self.x, factor * self.weights, self.data)
