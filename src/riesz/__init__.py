@@ -47,8 +47,15 @@ from ._methods import qnn2 as qnn2
 from ._methods import spring as spring
 from ._minimise import minimise as minimise
 from ._minimise import minimise_many as minimise_many
+from ._models import Fourier as Fourier
+from ._models import Legendre as Legendre
+from ._models import box_bubble as box_bubble
+from ._models import fourier_features as fourier_features
+from ._models import hard_boundary as hard_boundary
 from ._models import linear as linear
 from ._models import mlp as mlp
+from ._models import periodic as periodic
+from ._models import tensor_train as tensor_train
 from ._momentum import ConstantMomentum as ConstantMomentum
 from ._momentum import NesterovMomentum as NesterovMomentum
 from ._operators import derivative as derivative
@@ -73,5 +80,6 @@ from ._transport import Difference as Difference
 from ._transport import Projected as Projected
 from ._transport import Quasi as Quasi
 from ._transport import Unresolved as Unresolved
+from ._truncation import Truncation as Truncation
 
 __version__ = "0.1.0"

@@ -10,7 +10,7 @@ from . import _check
 from ._factorise import AbstractFactorisation
 from ._filters import AbstractFilter, Floor, Shift
 from ._inner_product import L2, AbstractInnerProduct, AbstractMetric, GaussNewton
-from ._momentum import AbstractMomentum, ConstantMomentum, NesterovMomentum, as_momentum
+from ._momentum import AbstractMomentum, ConstantMomentum, NesterovMomentum, NoMomentum, as_momentum
 from ._parameter_metric import Euclidean, Hessian
 from ._retraction import AbstractRetraction, Straight
 from ._scheme import AbstractMethod, Auto, Choices, HeavyBall, NesterovOne, NesterovTwo
@@ -135,10 +135,6 @@ def auto() -> AbstractMethod:
 METHODS["auto"] = auto
 
 
-def _still() -> ConstantMomentum:
-    return ConstantMomentum(0.0)
-
-
 def _long() -> ConstantMomentum:
     return ConstantMomentum(0.9)
 
@@ -148,7 +144,7 @@ def _shift() -> Shift:
 
 
 _WRITTEN = {
-    _still: "0",
+    NoMomentum: "0",
     _long: "0.9",
     ConstantMomentum: "0.5",
     NesterovMomentum: "`NesterovMomentum()`",
@@ -157,7 +153,7 @@ _WRITTEN = {
 }
 
 # fmt: off
-ngd = _natural("ngd", HeavyBall, Quasi(), _still,
+ngd = _natural("ngd", HeavyBall, Quasi(), NoMomentum,
     "Natural gradient descent: theta - alpha G^+ grad L.")
 nhb = _natural("nhb", HeavyBall, Projected(), ConstantMomentum,
     "Natural heavy ball: momentum projected from the last tangent space.")

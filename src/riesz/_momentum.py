@@ -33,6 +33,14 @@ class ConstantMomentum(AbstractMomentum):
         return self.beta
 
 
+class NoMomentum(AbstractMomentum):
+    """beta_k = 0, known before anything runs: there is nothing to transport."""
+
+    def __call__(self, k: jax.Array) -> jax.Array:
+        """Zero, weakly typed."""
+        return jnp.asarray(0.0)
+
+
 class NesterovMomentum(AbstractMomentum):
     r"""$\beta_k = \text{scale}\,\frac{k-1}{k+\text{offset}}$.
 

@@ -35,7 +35,8 @@ class Layout(eqx.Module):
         return jax.tree.unflatten(self.treedef, leaves)
 
 
-def _ravel(name: str, params: Any) -> tuple[Layout, jax.Array]:
+def ravel(name: str, params: Any) -> tuple[Layout, jax.Array]:
+    """A pytree of arrays as one vector, and how it lies in it."""
     leaves, treedef = jax.tree.flatten(params)
     if not leaves:
         raise ValueError(f"{name} must hold at least one floating-point array, but it holds none.")
@@ -100,10 +101,10 @@ def parametrise(model: Any, params: Any = None) -> tuple[Any, jax.Array]:
     if not callable(model):
         raise TypeError(f"model must be an equinox module or a function apply(params, x), not {_check.shown(model)}.")
     if params is not None:
-        layout, theta0 = _ravel("params", params)
+        layout, theta0 = ravel("params", params)
         return ApplyParametrisation(model, layout), theta0
     if not isinstance(model, eqx.Module):
         raise TypeError("params must be given when model is a function apply(params, x).")
     arrays, static = eqx.partition(model, eqx.is_inexact_array)
-    layout, theta0 = _ravel("model", arrays)
+    layout, theta0 = ravel("model", arrays)
     return ModuleParametrisation(static, layout), theta0

@@ -1,4 +1,12 @@
-"""Model classes: parametrised manifolds of functions."""
+"""Model classes: parametrised manifolds of functions, and wrappers that change them."""
 
+from ._basis import Fourier as Fourier
+from ._basis import Legendre as Legendre
+from ._boundary import box_bubble as box_bubble
+from ._boundary import hard_boundary as hard_boundary
+from ._inputs import fourier_features as fourier_features
+from ._inputs import periodic as periodic
 from ._linear import linear as linear
 from ._mlp import mlp as mlp
+from ._tensor_train import TensorTrain as TensorTrain
+from ._tensor_train import tensor_train as tensor_train

@@ -13,7 +13,7 @@ from .._filters import AbstractFilter
 from .._frame import Frame, Sample, draw_sample
 from .._inner_product import AbstractInnerProduct, AbstractMetric
 from .._integral import AbstractLoss
-from .._momentum import AbstractMomentum
+from .._momentum import AbstractMomentum, NoMomentum
 from .._retraction import AbstractRetraction, Landing
 from .._state import Info, State
 from .._step_size import AbstractStepSize, Shortened
@@ -79,7 +79,8 @@ class Choices(eqx.Module):
             )
         _check.kind("step_size", self.step_size, AbstractStepSize, "a step size, such as riesz.Clipped(0.1)")
         _check.kind("retraction", self.retraction, AbstractRetraction, "a retraction, such as riesz.Straight()")
-        if self.retraction.changes_gauge and not self.transport.follows_gauge:
+        carries = self.transport.follows_gauge or isinstance(self.momentum, NoMomentum)
+        if self.retraction.changes_gauge and not carries:
             raise ValueError(
                 "retraction changes the generating system, which a quasi method cannot follow: "
                 "use the projected or the difference variant."

@@ -6,6 +6,7 @@ from .._frame import Sample
 from .._integral import AbstractLoss
 from .._state import Info, State
 from .._step_size import Search
+from .._transport import Difference
 from .._types import Parametrisation, Vector
 from ._base import AbstractScheme, Choices, narrate
 
@@ -17,6 +18,13 @@ class NesterovOne(AbstractScheme):
     """
 
     choices: Choices
+
+    def __check_init__(self):
+        if self.choices.retraction.changes_gauge and not isinstance(self.choices.transport, Difference):
+            raise ValueError(
+                "retraction changes the generating system, so that the two moves of a Nesterov I step have no common "
+                "coefficients: use the difference variant, or Nesterov II."
+            )
 
     def step(
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: State, sample: Sample
