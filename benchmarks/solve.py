@@ -1,11 +1,13 @@
 """Auto against every alternative: iterations and seconds to the target, from the same random starts, in one run.
 
-    make solve      or      python benchmarks/solve.py [--starts 10] [--problems ...] [--competitors ...] [--ablate]
+    make solve      or      python benchmarks/solve.py [--starts 10] [--first 0] [--problems ...] [--competitors ...]
+                                                       [--ablate] [--final]
 
 An iteration is one Jacobian and one factorisation, rejected trials included. Seconds exclude compilation and the check
 of the target; starts run one after another on one BLAS thread. Competitors: the methods of the paper, its line search,
 SciPy's `least_squares` (lm and trf, with our exact, compiled Jacobian), optimistix's Levenberg-Marquardt and Dogleg.
-With --ablate, auto with each of its ingredients removed in turn. Prints tables, ready for the README and docs/auto.md.
+With --ablate, auto with each of its ingredients removed in turn; with --final, what auto returns when it may run until
+it stops by itself. Prints tables, ready for the README and docs/auto.md.
 """
 
 import os
@@ -243,6 +245,7 @@ def main():
     parser.add_argument("--problems", nargs="*", default=[])
     parser.add_argument("--competitors", nargs="*", default=[])
     parser.add_argument("--ablate", action="store_true")
+    parser.add_argument("--final", action="store_true", help="let auto run until it stops by itself")
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.starts)
     for problem in problems():
@@ -253,6 +256,8 @@ def main():
         )
         if options.ablate:
             ablate(problem, seeds)
+        elif options.final:
+            finish(problem, seeds)
         else:
             compete(problem, seeds, options.competitors)
         jax.clear_caches()
@@ -270,6 +275,19 @@ def ablate(problem, seeds):
         print(f"| {name} | {reached} of {len(seeds)} | {shown(iterations, '.0f')} |", flush=True)
         for (module, constant), value in kept.items():
             setattr(module, constant, value)
+
+
+def finish(problem, seeds):
+    """What auto returns when it is left alone: the error of the returned parameters, and the steps it took."""
+    runs = [
+        riesz.minimise(problem.loss, problem.D, problem.start(seed), max_steps=problem.max_steps, progress=False)
+        for seed in seeds
+    ]
+    errors = np.array([float(problem.error(run.theta)) for run in runs])
+    converged = sum(run.result is riesz.Result.CONVERGED for run in runs)
+    print("| median error | worst | median steps | stopped by itself |\n|---|---|---|---|")
+    steps = np.median([run.steps for run in runs])
+    print(f"| {np.median(errors):.1e} | {errors.max():.1e} | {steps:.0f} | {converged} of {len(runs)} |", flush=True)
 
 
 def compete(problem, seeds, chosen):
