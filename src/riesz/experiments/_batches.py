@@ -80,9 +80,9 @@ def subjects() -> tuple[Subject, ...]:
     )
 
 
-def plans(steps: int, shares: tuple[float, ...] = SHARES) -> list[Plan]:
+def plans(steps: int) -> list[Plan]:
     """Every subject at every batch size, with every method."""
-    return [Plan(subject.at(share, steps), METHODS_STUDIED) for subject in subjects() for share in shares]
+    return [Plan(subject.at(share, steps), METHODS_STUDIED) for subject in subjects() for share in SHARES]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Row:
     high: float
 
 
-def rows(runs: list[Stored], shares: tuple[float, ...] = SHARES) -> list[Row]:
+def rows(runs: list[Stored]) -> list[Row]:
     """The table: median and 10-90 % band over the starts; what is not a number counts as infinite."""
     found: dict[tuple[str, str], list[float]] = {}
     errors = {subject.experiment.name: subject.error for subject in subjects()}
@@ -109,7 +109,7 @@ def rows(runs: list[Stored], shares: tuple[float, ...] = SHARES) -> list[Row]:
         )
     table = []
     for subject in subjects():
-        for share in shares:
+        for share in SHARES:
             name, count = f"{subject.experiment.name}-{subject.rows(share)}", subject.rows(share)
             for competitor in METHODS_STUDIED:
                 band = Band.of(np.array(found[name, competitor.label]))
