@@ -27,6 +27,9 @@ DECREASE = 1e-4
 STRAIGHT = 0.3
 """A path that bends less than this is so straight that the damping may shrink."""
 
+SELDOM = 4.0
+"""Speeds are measured again once paths have bent so many times as much as when they were last measured."""
+
 
 class AutoState(eqx.Module):
     """What auto carries from step to step."""
@@ -36,7 +39,7 @@ class AutoState(eqx.Module):
     turned: jax.Array
     """How much all paths together have bent."""
     measured: jax.Array
-    """How much they had bent when speeds were last measured; at twice as much they are measured again."""
+    """How much they had bent when speeds were last measured."""
     damping: jax.Array
     """The factor on lambda that rejections raise and straight paths lower."""
     memory: Memory
@@ -157,8 +160,8 @@ class Auto(AbstractMethod):
     ) -> tuple[Frame, jax.Array, jax.Array, Vector]:
         """The frame in scaled coordinates, the speeds that scale it, when they were measured, and grad L(theta).
 
-        Speeds are measured at the start and each time that paths have bent as much again as they had until then: they
-        matter most while the tangent space is new, and a measurement costs as much as the Jacobian.
+        Speeds are measured at the start and each time that paths have bent four times as much as at the last
+        measurement: they matter most while the tangent space is new, and measuring costs more than the Jacobian.
         """
         least = Shift(jnp.finfo(theta.dtype).tiny)
         plain = Frame(loss, D, theta, sample, W=GaussNewton(), filter=least)
@@ -169,7 +172,7 @@ class Auto(AbstractMethod):
             now = turning(plain, blocks, jnp.sign(covector))
             return jnp.where(state.k == 1, now, jnp.sqrt((state.speed**2 + now**2) / 2))
 
-        due = (state.k == 1) | (state.turned > 2 * state.measured)
+        due = (state.k == 1) | (state.turned > SELDOM * state.measured)
         speed = jax.lax.cond(due, measure, lambda: state.speed)
         measured = jnp.where(due, state.turned, state.measured)
         return plain.replace(least, Scaled(scale(plain, blocks, speed))), speed, measured, covector
