@@ -24,6 +24,11 @@ class AbstractBasis(eqx.Module):
         if not (_check.is_traced(self.low) or _check.is_traced(self.high) or self.low < self.high):
             raise ValueError(f"low must lie below high, but they are {self.low} and {self.high}.")
 
+    @property
+    @abc.abstractmethod
+    def orders(self) -> jax.Array:
+        """How fast each function varies: its degree or frequency."""
+
     @abc.abstractmethod
     def __call__(self, t: Any) -> jax.Array:
         """The values of all functions at t, of shape (size,)."""
@@ -47,6 +52,11 @@ class Legendre(AbstractBasis):
     low: jax.Array = eqx.field(converter=_check.leaf)
     high: jax.Array = eqx.field(converter=_check.leaf)
     size: int = eqx.field(static=True)
+
+    @property
+    def orders(self) -> jax.Array:
+        """The degrees."""
+        return jnp.arange(self.size)
 
     def __call__(self, t: Any) -> jax.Array:
         """By the three-term recurrence (k + 1) P_{k+1} = (2k + 1) s P_k - k P_{k-1}, as a loop that compiles fast."""
@@ -78,6 +88,11 @@ class Fourier(AbstractBasis):
     low: jax.Array = eqx.field(converter=_check.leaf)
     high: jax.Array = eqx.field(converter=_check.leaf)
     size: int = eqx.field(static=True)
+
+    @property
+    def orders(self) -> jax.Array:
+        """The frequencies."""
+        return (jnp.arange(self.size) + 1) // 2
 
     def __call__(self, t: Any) -> jax.Array:
         """The constant, then cosine and sine of every frequency in turn."""

@@ -12,6 +12,9 @@ from .._parametrise import Layout, ravel
 from .._types import Key, Vector
 from ._basis import AbstractBasis
 
+SMOOTHNESS = 0.3
+"""A start's share of one degree or frequency, in units of the one below: rough starts are stuck in many dimensions."""
+
 
 class TensorTrain(eqx.Module):
     """D(theta)(x) = A_1(x_1) ... A_n(x_n) with A_i(t) = sum_k phi_k(t) C_i[:, k, :], theta the cores C_i in a row."""
@@ -57,6 +60,13 @@ def _shapes(ranks: Sequence[int], bases: Sequence[AbstractBasis]) -> list[tuple[
     return shapes
 
 
+def _deviation(basis: AbstractBasis, shape: tuple[int, int, int]) -> jax.Array:
+    """The standard deviations of a core; with orthonormal features the mean of v^2 is then 1 on average."""
+    falling = SMOOTHNESS**basis.orders
+    falling = falling / jnp.sqrt(shape[2] * jnp.sum(falling**2))
+    return jnp.broadcast_to(falling[None, :, None], shape)
+
+
 def tensor_train(
     key: Key, ranks: Sequence[int], features: AbstractBasis | Sequence[AbstractBasis]
 ) -> tuple[TensorTrain, jax.Array]:
@@ -73,7 +83,8 @@ def tensor_train(
     - `ranks`: the ranks $r_1, \dots, r_{n-1}$; there is one more dimension than ranks.
     - `features`: `Legendre(low, high, size)` or `Fourier(low, high, size)`, one for all dimensions or one each.
 
-    **Returns:** `(D, theta0)`. The cores start normal, scaled so that the mean of $v^2$ over the box is 1 on average.
+    **Returns:** `(D, theta0)`. The cores start normal, smaller by 0.3 from one degree or frequency to the next, and
+    scaled so that the mean of $v^2$ over the box is 1 on average.
 
     ```python
     D, theta0 = riesz.tensor_train(jax.random.key(0), (3, 3), riesz.Legendre(-1.0, 1.0, 8))
@@ -88,7 +99,6 @@ def tensor_train(
     if len(bases) != len(ranks) + 1:
         raise ValueError(f"ranks must be one fewer than features, but they are {len(ranks)} and {len(bases)}.")
     shapes = _shapes(ranks, bases)
-    # With orthonormal features the mean of v^2 is a sum over prod_i K_i r_i paths through the cores.
-    deviations = tuple(jnp.full(shape, (shape[1] * shape[2]) ** -0.5) for shape in shapes)
+    deviations = tuple(_deviation(basis, shape) for basis, shape in zip(bases, shapes, strict=True))
     layout, scale = ravel("cores", deviations)
     return TensorTrain(bases, layout), scale * jax.random.normal(key, scale.shape)

@@ -1,0 +1,75 @@
+"""The heat equation in space and time, u_t = u_xx on [0, 1] x [0, 1/2], from u(x, 0) = sin(pi x).
+
+Residual, walls and start are three terms of one loss; the exact solution is exp(-pi^2 t) sin(pi x).
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from _gallery import main
+from matplotlib.figure import Figure
+
+import riesz
+
+END = 0.5
+
+
+def exact(z):
+    """The solution at z = (x, t)."""
+    return jnp.exp(-(jnp.pi**2) * z[1]) * jnp.sin(jnp.pi * z[0])
+
+
+def operator(u):
+    """u_t - u_xx."""
+
+    def residual(z):
+        x, t = jnp.eye(2, dtype=z.dtype)
+        along = lambda direction: lambda z: jax.jvp(u, (z,), (direction,))[1]
+        return along(t)(z) - jax.jvp(along(x), (z,), (x,))[1]
+
+    return residual
+
+
+def solve(short=False):
+    """The network that solves it."""
+    D, theta0 = riesz.mlp(jax.random.key(0), (2, 40, 1))
+    time = riesz.gauss_legendre(0.0, END, 30)
+    inside = riesz.product(riesz.gauss_legendre(0.0, 1.0, 30), time)
+    walls = riesz.product(riesz.boundary(0.0, 1.0), time)
+    start = riesz.product(riesz.gauss_legendre(0.0, 1.0, 30), riesz.points(jnp.zeros(1)))
+    loss = (
+        riesz.residual(operator, 0.0, inside)
+        + 10.0 * riesz.residual(riesz.identity, 0.0, walls)
+        + 10.0 * riesz.residual(riesz.identity, exact, start)
+    )
+    solution = riesz.minimise(loss, D, theta0, max_steps=10 if short else 200)
+    x, t = jnp.meshgrid(jnp.linspace(0, 1, 101), jnp.linspace(0, END, 101), indexing="ij")
+    z = jnp.stack([x, t], axis=-1).reshape(-1, 2)
+    u, v = jax.vmap(exact)(z), jax.vmap(solution.function)(z)
+    return {
+        "relative L2 error": float(jnp.linalg.norm(v - u) / jnp.linalg.norm(u)),
+        "steps": solution.steps,
+        "loss": np.asarray(solution.history["loss"]),
+        "v": np.asarray(v).reshape(101, 101),
+        "error": np.abs(np.asarray(v - u)).reshape(101, 101),
+    }
+
+
+def draw(found):
+    """The solution, its error, and the way there."""
+    canvas = Figure(figsize=(11, 3.4), layout="constrained")
+    left, middle, right = canvas.subplots(1, 3)
+    where = {"origin": "lower", "extent": (0, END, 0, 1), "aspect": "auto"}
+    canvas.colorbar(left.imshow(found["v"], cmap="cividis", **where), ax=left)
+    size = np.log10(np.maximum(found["error"], 1e-16))
+    canvas.colorbar(middle.imshow(size, cmap="cividis", **where), ax=middle)
+    right.semilogy(found["loss"], color="#0072B2")
+    left.set(title="u(x, t)", xlabel="t", ylabel="x")
+    middle.set(title="log10 of the error", xlabel="t", ylabel="x")
+    right.set(title="loss", xlabel="steps")
+    right.grid(alpha=0.25)
+    return canvas
+
+
+if __name__ == "__main__":
+    main(__file__, solve, draw)
