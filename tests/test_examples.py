@@ -3,6 +3,7 @@
 import ast
 import pathlib
 import runpy
+import sys
 
 import equinox as eqx
 import jax
@@ -13,6 +14,20 @@ import riesz
 
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
 SHORT = ["fit_equinox", "fit_flax", "fit_function"]
+GALLERY = {
+    "noisy_fit": lambda found: (
+        abs(found["noise found (0.15 was put in)"] - 0.15) < 0.03
+        and found["share of the truth inside the 95 % band"] > 0.9
+    ),
+    "heat": lambda found: found["relative L2 error"] <= 1e-6,
+    "inverse_problem": lambda found: (
+        abs(found["conductivity (0.3 is right)"] - 0.3) < 3 * found["its standard deviation"] < 1e-3
+    ),
+    "six_dimensions": lambda found: (
+        found["train: relative L2 error"] < 1e-10 and found["network: relative L2 error"] < 1e-3
+    ),
+}
+"""The examples with pictures, and what the gallery says of them."""
 
 
 def run(name):
@@ -24,6 +39,37 @@ def code_lines(source):
     docstring = lambda node: isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     body = [node for node in ast.parse(source).body if not docstring(node)]
     return {line for node in body for line in range(node.lineno, node.end_lineno + 1)}
+
+
+def example(name, monkeypatch):
+    """The names of an example with a picture, without running it."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name=name)
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_an_example_with_a_picture_in_short(name, monkeypatch, tmp_path, capsys):
+    picture = tmp_path / "picture.png"
+    monkeypatch.setattr("sys.argv", [name, "--short", "--out", str(picture)])
+    found = example(name, monkeypatch)
+    sys.modules["_gallery"].main(str(EXAMPLES / f"{name}.py"), found["solve"], found["draw"])
+    assert picture.stat().st_size > 10_000
+    assert f"The picture is {picture}." in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GALLERY)
+def test_an_example_with_a_picture_keeps_what_the_gallery_says(name, monkeypatch):
+    assert GALLERY[name](example(name, monkeypatch)["solve"](False))
+
+
+def test_the_gallery_shows_every_example_with_a_picture():
+    page = (EXAMPLES.parent / "docs" / "gallery.md").read_text()
+    scripts = {path.stem for path in EXAMPLES.glob("*.py")} - set(SHORT) - {"_gallery"}
+    assert scripts == set(GALLERY)
+    for name in GALLERY:
+        assert f"(../examples/{name}.py)" in page and f"(gallery/{name}.png)" in page
+        assert (EXAMPLES.parent / "docs" / "gallery" / f"{name}.png").exists()
 
 
 @pytest.mark.parametrize("name", SHORT)
