@@ -32,7 +32,7 @@ def operator(u):
 
 def solve(short=False):
     """The network that solves it."""
-    D, theta0 = riesz.mlp(jax.random.key(0), (2, 40, 1))
+    D, theta0 = riesz.mlp(jax.random.key(0), (2, 50, 1))
     time = riesz.gauss_legendre(0.0, END, 30)
     inside = riesz.product(riesz.gauss_legendre(0.0, 1.0, 30), time)
     walls = riesz.product(riesz.boundary(0.0, 1.0), time)
@@ -42,7 +42,7 @@ def solve(short=False):
         + 10.0 * riesz.residual(riesz.identity, 0.0, walls)
         + 10.0 * riesz.residual(riesz.identity, exact, start)
     )
-    solution = riesz.minimise(loss, D, theta0, max_steps=10 if short else 200)
+    solution = riesz.minimise(loss, D, theta0, max_steps=10 if short else 250)
     x, t = jnp.meshgrid(jnp.linspace(0, 1, 101), jnp.linspace(0, END, 101), indexing="ij")
     z = jnp.stack([x, t], axis=-1).reshape(-1, 2)
     u, v = jax.vmap(exact)(z), jax.vmap(solution.function)(z)
