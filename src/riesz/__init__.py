@@ -11,9 +11,17 @@ from ._inner_product import GaussNewton as GaussNewton
 from ._inner_product import InnerProduct as InnerProduct
 from ._integral import Integral as Integral
 from ._integral import Loss as Loss
+from ._losses import density_kl as density_kl
+from ._losses import density_l2 as density_l2
+from ._losses import huber as huber
 from ._losses import least_squares as least_squares
 from ._losses import logistic as logistic
+from ._losses import poisson as poisson
+from ._losses import pseudo_huber as pseudo_huber
 from ._losses import residual as residual
+from ._losses import ritz as ritz
+from ._losses import sobolev as sobolev
+from ._losses import softmax as softmax
 from ._measures import boundary as boundary
 from ._measures import christoffel as christoffel
 from ._measures import gauss_legendre as gauss_legendre
@@ -54,6 +62,7 @@ from ._models import fourier_features as fourier_features
 from ._models import hard_boundary as hard_boundary
 from ._models import linear as linear
 from ._models import mlp as mlp
+from ._models import normalised as normalised
 from ._models import periodic as periodic
 from ._models import tensor_train as tensor_train
 from ._momentum import ConstantMomentum as ConstantMomentum
@@ -81,5 +90,6 @@ from ._transport import Projected as Projected
 from ._transport import Quasi as Quasi
 from ._transport import Unresolved as Unresolved
 from ._truncation import Truncation as Truncation
+from ._value_and_gradient import value_and_gradient as value_and_gradient
 
 __version__ = "0.1.0"

@@ -8,5 +8,6 @@ from ._inputs import fourier_features as fourier_features
 from ._inputs import periodic as periodic
 from ._linear import linear as linear
 from ._mlp import mlp as mlp
+from ._normalised import normalised as normalised
 from ._tensor_train import TensorTrain as TensorTrain
 from ._tensor_train import tensor_train as tensor_train
