@@ -68,9 +68,15 @@ from ._models import tensor_train as tensor_train
 from ._momentum import ConstantMomentum as ConstantMomentum
 from ._momentum import NesterovMomentum as NesterovMomentum
 from ._operators import derivative as derivative
+from ._operators import divergence as divergence
 from ._operators import gradient as gradient
+from ._operators import hessian as hessian
 from ._operators import identity as identity
 from ._operators import laplacian as laplacian
+from ._operators import partial as partial
+from ._operators import spatial as spatial
+from ._operators import time_derivative as time_derivative
+from ._operators import value_and_gradient as value_and_gradient
 from ._parametrise import parametrise as parametrise
 from ._result import Result as Result
 from ._result import Solution as Solution
@@ -90,6 +96,5 @@ from ._transport import Projected as Projected
 from ._transport import Quasi as Quasi
 from ._transport import Unresolved as Unresolved
 from ._truncation import Truncation as Truncation
-from ._value_and_gradient import value_and_gradient as value_and_gradient
 
 __version__ = "0.1.0"

@@ -28,10 +28,8 @@ class Layout(eqx.Module):
         sizes = [math.prod(shape) for shape in self.shapes]
         if theta.shape != (sum(sizes),):
             raise _check.Mismatch(f"theta must have shape ({sum(sizes)},) for this model, but it is {theta.shape}.")
-        leaves, start = [], 0
-        for shape, size in zip(self.shapes, sizes, strict=True):
-            leaves.append(theta[start : start + size].reshape(shape))
-            start += size
+        # One split, not slices: in reverse mode it is one concatenation, where slices are a sum of padded arrays.
+        leaves = [part.reshape(shape) for part, shape in zip(jax.lax.split(theta, sizes), self.shapes, strict=True)]
         return jax.tree.unflatten(self.treedef, leaves)
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from .. import _check
 from .._integral import Integral
 from .._measures import AbstractMeasure
-from .._value_and_gradient import value_and_gradient
+from .._operators import value_and_gradient
 from ._data import known, matched, present
 
 

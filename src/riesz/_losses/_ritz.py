@@ -10,7 +10,7 @@ import numpy as np
 from .. import _check
 from .._integral import Integral
 from .._measures import AbstractMeasure, Points
-from .._value_and_gradient import value_and_gradient
+from .._operators import value_and_gradient
 
 KINDS = {"f": "a number at every point", "a": "a number at every point, or an n x n matrix"}
 
