@@ -37,12 +37,15 @@ def turning(frame: Frame, blocks: tuple[Block, ...], signs: Vector) -> jax.Array
 def scale(frame: Frame, blocks: tuple[Block, ...], speed: jax.Array) -> jax.Array:
     """S: the turning speeds; for parameters that turn nothing, so little that damping stays below rounding.
 
-    A tangent function as small as the rounding of the largest one is zero up to rounding, as that of a constant is in
-    a normalised density: its parameter is held, by a scale so large that it does not move.
+    A tangent function as small as the rounding of the largest one, both as it is and times its parameter, is zero up to
+    rounding, as that of a constant is in a normalised density: its parameter is held, by a scale so large that it does
+    not move.
     """
     rows, _ = lift(blocks, frame.differential)
     residual = jnp.linalg.norm(rows) if rows is not None else jnp.zeros((), speed.dtype)
     size = norms([block.weigh(block.features.rows) for block in blocks])
     least = jnp.finfo(speed.dtype).eps ** 0.5 * size / jnp.where(residual > 0, residual, 1)
-    moves = size > speed.size * jnp.finfo(speed.dtype).eps * jnp.max(size)
+    rounding = speed.size * jnp.finfo(speed.dtype).eps
+    matters = lambda effect: effect > rounding * jnp.max(effect)
+    moves = matters(size) | matters(size * jnp.abs(frame.theta))
     return jnp.where(moves, jnp.hypot(speed, least), jnp.finfo(speed.dtype).max ** 0.5)
