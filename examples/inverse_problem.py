@@ -17,7 +17,7 @@ NOISE = 1e-3
 
 
 def exact(x):
-    """The solution for f(x) = 3/10 pi^2 (sin(pi x) + 4/2 sin(2 pi x))."""
+    """The solution for the source below."""
     return jnp.sin(jnp.pi * x) + jnp.sin(2 * jnp.pi * x) / 2
 
 

@@ -1,7 +1,7 @@
 """Fit a network to noisy data, with a confidence band from the Gram matrix.
 
 With noise of variance s^2 the parameters scatter with covariance s^2 (m G)^-1, and so the function with variance
-s^2 psi(x)^T (m G)^-1 psi(x) / 1: the squared norm of the representer of evaluation at x in the tangent space.
+s^2 psi(x)^T (m G)^-1 psi(x): s^2/m times the squared norm of the representer of evaluation at x in the tangent space.
 """
 
 import jax
