@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+import scipy.integrate
 
 import riesz
 
@@ -23,6 +24,18 @@ GALLERY = {
     "inverse_problem": lambda found: (
         abs(found["conductivity (0.3 is right)"] - 0.3) < 3 * found["its standard deviation"] < 1e-3
     ),
+    "sobolev_regression": lambda found: (
+        found["H1: relative L2 error of the values"] < 1e-3
+        and found["H1: relative L2 error of the values"] < 1e-2 * found["L2: relative L2 error of the values"]
+    ),
+    "density": lambda found: (
+        max(found[f"{name}: total variation"] for name in ("cross-entropy", "least squares")) <= 0.03
+    ),
+    "poisson": lambda found: (
+        found["residual: relative L2 error"] <= 1e-6 and found["Ritz energy: relative L2 error"] <= 1e-4
+    ),
+    "burgers": lambda found: np.linalg.norm(found["v"] - found["u"]) <= 1e-3 * np.linalg.norm(found["u"]),
+    "digits": lambda found: found["held-out images read correctly, per cent"] >= 97 and found["steps"] <= 30,
     "six_dimensions": lambda found: (
         found["train: relative L2 error"] < 1e-10 and found["network: relative L2 error"] < 1e-3
     ),
@@ -61,6 +74,18 @@ def test_an_example_with_a_picture_in_short(name, monkeypatch, tmp_path, capsys)
 @pytest.mark.parametrize("name", GALLERY)
 def test_an_example_with_a_picture_keeps_what_the_gallery_says(name, monkeypatch):
     assert GALLERY[name](example(name, monkeypatch)["solve"](False))
+
+
+@pytest.mark.parametrize("x, t", [(0.3, 0.2), (-0.02, 0.5), (0.7, 1.0), (0.004, 1.0)])
+def test_the_reference_of_burgers_equation_is_its_solution(x, t, monkeypatch):
+    """Cole and Hopf: u = -2 nu (log phi)_x with phi a solution of the heat equation, here by adaptive quadrature."""
+    nu = 0.01 / np.pi
+    initial = lambda y: np.exp(-(1 + np.cos(np.pi * y)) / (2 * np.pi * nu))
+    phi = lambda y: initial(y) * np.exp(-((x - y) ** 2) / (4 * nu * t))
+    integral = lambda f: scipy.integrate.quad(f, x - 2, x + 2, points=[x, -1, 1], limit=2000, epsabs=0, epsrel=1e-10)[0]
+    expected = integral(lambda y: (x - y) / t * phi(y)) / integral(phi)
+    reference = example("burgers", monkeypatch)["reference"]
+    np.testing.assert_allclose(reference(np.array(x), np.array(t)), expected, rtol=1e-7)
 
 
 def test_the_gallery_shows_every_example_with_a_picture():

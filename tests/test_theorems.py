@@ -172,7 +172,7 @@ def case_newton(v):
 @pytest.mark.parametrize("model", [(WAVE, THETA), (TWICE, THETA_TWICE)], ids=["full", "redundant"])
 @pytest.mark.parametrize("case", [case_l2, case_weighted, case_sobolev, case_newton])
 def test_the_manifold_gradient_is_a_projection(case, model):
-    """Lemma 1 (projection): grad_M L(v) = P^W_T nabla_W L(v).
+    """Lemma 3.1 (projection): grad_M L(v) = P^W_T nabla_W L(v).
 
     On points, with nabla_W L(v) in closed form and P^W_T a dense matrix made without the library. The rest
     nabla_W L(v) - grad_M L(v) is W-orthogonal to T, and (grad_M L(v), psi)_W = L'(v)(psi).
@@ -219,7 +219,7 @@ def space_of(loss, D, theta, filter, factorisation):
 
 
 def test_natural_gradient_steps_follow_the_projected_flow():
-    """Proposition 1 (Dirac-Frenkel): dv/dt = -P^W_T nabla_W L(v).
+    """Proposition 3.1 (Dirac-Frenkel): dv/dt = -P^W_T nabla_W L(v).
 
     One NGD step of size s is an Euler step of that flow: (v_{k+1} - v_k)/s = -P^W_T (v_k - u) + O(s).
     """
@@ -240,7 +240,7 @@ def test_natural_gradient_steps_follow_the_projected_flow():
 @settings(deadline=None, max_examples=15)
 @given(seed=st.integers(0, 2**32 - 1), shape=st.sampled_from([(12, 5, 5), (12, 5, 3), (4, 7, 4), (4, 7, 2)]))
 def test_one_step_solves_linear_least_squares(seed, shape):
-    """Remark 2 (one-step convergence): on a linear model, NGD with alpha = 1 reaches P^W_M u in one step.
+    """Remark 3.4 (one-step convergence): on a linear model, NGD with alpha = 1 reaches P^W_M u in one step.
 
     From any start; where the features are dependent, the step is the one of minimal Euclidean norm. The oracle
     is numpy's least-squares solver.
@@ -276,7 +276,7 @@ def load(z, f):
 
 
 def test_one_step_is_the_galerkin_solution():
-    """Remark 2, with H_L an energy: L(v) = 1/2 int |v'|^2 - int f v, the Ritz functional of -u'' = f.
+    """Remark 3.4, with H_L an energy: L(v) = 1/2 int |v'|^2 - int f v, the Ritz functional of -u'' = f.
 
     `GaussNewton()` is the energy inner product: the linear term adds a covector but no rows. One step gives the
     Galerkin solution K c = b, and L(v) - L(u_h) = 1/2 |v - u_h|^2 in the energy norm.
@@ -455,7 +455,7 @@ METRICS = {
     [pytest.param("quasi", 1.0, id="prop:qnhb"), pytest.param("difference", 0.5, id="prop:qnhb-bis")],
 )
 def test_momentum_variants_differ_by_the_curvature(other, factor, metric):
-    """Propositions 2 (QNHB) and 3 (NHB-FD): the distance to NHB is of order h, bounded by the curvature.
+    """Propositions 4.1 (QNHB) and 4.2 (NHB-FD): the distance to NHB is of order h, bounded by the curvature.
 
     |psi^T p_bar - psi^T p|_X <= h beta kappa_max(theta_k) |p|^2 + o(h |p|^2) for QNHB, and
     |psi^T p_hat - psi^T p|_X <= h/2 beta kappa_max(theta_{k-1}) |p|^2 + o(h |p|^2) for NHB-FD. (The last line of the
@@ -486,7 +486,7 @@ def growth(p, x):
 
 
 def test_the_curvature_bounds_are_attained():
-    """Propositions 2 and 3 by hand, for D(theta) = e^theta phi: H_D = D lies in T, so the bounds are sharp.
+    """Propositions 4.1 and 4.2 by hand, for D(theta) = e^theta phi: H_D = D lies in T, so the bounds are sharp.
 
     With theta_{k-1} = theta_k - h p the three transports are d = h p, h p e^{-hp} and 1 - e^{-hp}, and
     kappa_max(theta) = |psi|_X = e^theta |phi|.
@@ -714,7 +714,7 @@ def test_linear_models_have_no_curvature_term():
 
 @pytest.mark.parametrize("name", ["nhb", "nn2"])
 def test_gauss_newton_is_l2_for_least_squares(name):
-    """Example 2 (ii): for L = 1/2 |v - u|^2 the Hessian of the loss is the inner product itself."""
+    """Example 3.1 (ii): for L = 1/2 |v - u|^2 the Hessian of the loss is the inner product itself."""
     choices = {"step_size": riesz.Constant(0.3), "filter": NULL}
     state = State(THETA - 0.1, jnp.full(4, 0.1), jnp.asarray(0.3), jnp.asarray(4))
     loss = 2.0 * REGRESSION
