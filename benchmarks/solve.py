@@ -284,7 +284,7 @@ def finish(problem, seeds):
         for seed in seeds
     ]
     errors = np.array([float(problem.error(run.theta)) for run in runs])
-    converged = sum(run.result is riesz.Result.CONVERGED for run in runs)
+    converged = sum(run.result.converged for run in runs)
     print("| median error | worst | median steps | stopped by itself |\n|---|---|---|---|")
     steps = np.median([run.steps for run in runs])
     print(f"| {np.median(errors):.1e} | {errors.max():.1e} | {steps:.0f} | {converged} of {len(runs)} |", flush=True)

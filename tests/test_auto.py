@@ -80,7 +80,7 @@ def test_a_large_residual():
     y = jnp.array([10.07, 14.73, 17.94, 23.93, 29.61, 35.18, 40.02, 44.82, 50.76, 55.05, 61.01, 66.40, 75.47, 81.78])
     D, theta = riesz.parametrise(lambda b, x: b[0] * (1 - jnp.exp(-b[1] * x)), jnp.array([500.0, 1e-4]))
     solution = riesz.minimise(riesz.least_squares(riesz.points(x, data=y)), D, theta)
-    assert solution.result is riesz.Result.CONVERGED
+    assert solution.result.converged
     np.testing.assert_allclose(solution.theta, [2.3894212918e02, 5.5015643181e-04], rtol=1e-9)
 
 
@@ -99,7 +99,7 @@ def energy():
 def test_an_energy_that_is_negative_at_its_minimum():
     loss, D, theta = energy()
     solution = riesz.minimise(loss, D, theta)
-    assert solution.result is riesz.Result.CONVERGED
+    assert solution.result.converged
     assert float(solution.loss) == pytest.approx(-(np.pi**2) / 4, rel=1e-13)
     np.testing.assert_allclose(solution.theta, [1.0, 0.0, 0.0], atol=1e-11)
 
@@ -163,7 +163,7 @@ def test_a_start_at_the_solution_stays_there():
     x = jnp.linspace(0, 1, 10)
     D, theta = riesz.parametrise(lambda b, x: b[0] * jnp.exp(b[1] * x), jnp.array([2.0, -1.0]))
     solution = riesz.minimise(riesz.least_squares(riesz.points(x, data=jax.vmap(D(theta))(x))), D, theta)
-    assert solution.result is riesz.Result.CONVERGED and solution.steps <= 5
+    assert solution.result.converged and solution.steps <= 5
     np.testing.assert_array_equal(solution.theta, theta)
 
 
@@ -172,7 +172,7 @@ def test_a_flat_start_is_left_alone():
     x = jnp.array([-1.0, 1.0])
     D, theta = riesz.parametrise(lambda b, x: b[0] * x, jnp.zeros(1))
     solution = riesz.minimise(riesz.least_squares(riesz.points(x, data=jnp.ones(2))), D, theta)
-    assert solution.result is riesz.Result.CONVERGED
+    assert solution.result.converged
     np.testing.assert_allclose(solution.theta, 0.0, atol=1e-12)
 
 

@@ -34,7 +34,7 @@ def test_the_readme_example_is_short_and_solves_its_equation(tmp_path):
     path = tmp_path / "readme.py"
     path.write_text(program)
     names = runpy.run_path(str(path))
-    assert names["solution"].result is riesz.Result.CONVERGED
+    assert names["solution"].result.converged
     x = 0.5
     exact = x - float(jax.numpy.expm1(x / 0.2) / jax.numpy.expm1(1 / 0.2))
     assert float(names["solution"].function(x)) == pytest.approx(exact, abs=1e-11)

@@ -225,7 +225,7 @@ def test_tolerance(full, tolerance):
     small = history["step_norm"] <= tolerance * (history["size"][1:] + tolerance)
     assert small.any() and not small[0]
     solution = fit(100, tolerance=tolerance)
-    assert solution.steps == int(np.argmax(small)) + 1 and solution.result is Result.CONVERGED
+    assert solution.steps == int(np.argmax(small)) + 1 and solution.result is Result.CONVERGED_STEP
 
 
 def test_seconds_are_a_clock(full):
@@ -509,7 +509,7 @@ def test_divergence_ends_finite():
 def test_a_start_at_the_solution_stays_there():
     solution = behind(FAR, 2.0, 0.5, max_steps=5)
     assert solution.steps == 5 and float(solution.loss) < 1e-30
-    assert behind(FAR, 2.0, 0.5, tolerance=0.0).result is Result.CONVERGED
+    assert behind(FAR, 2.0, 0.5, tolerance=0.0).result is Result.CONVERGED_STEP
     assert behind(FAR, 2.0, 0.5, target=0.0).steps == 0
 
 

@@ -284,7 +284,7 @@ def test_the_examples_of_the_models_page_run(tmp_path):
     path = tmp_path / "models.py"
     path.write_text("\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)))
     names = runpy.run_path(str(path))
-    assert names["solution"].result is riesz.Result.CONVERGED
+    assert names["solution"].result.converged
     assert names["error"] < 1e-10
     assert names["jump"] < 1e-12
     assert names["edge"] == 0

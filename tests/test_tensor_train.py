@@ -265,7 +265,7 @@ def test_a_function_of_the_given_ranks_is_recovered(name, features):
     loss = riesz.least_squares(riesz.points(X, data=jax.vmap(D(target))(X)))
     full = riesz.ngd(filter=riesz.Cutoff(1e-10), step_size=riesz.Constant(1.0), retraction=riesz.Truncation(D))
     solution = riesz.minimise(loss, D, theta, {"auto": riesz.auto(), "ngd": full}[name], max_steps=100, tolerance=1e-12)
-    assert solution.result is riesz.Result.CONVERGED
+    assert solution.result.converged
     expected = dense(D.params(target))
     error = dense(D.params(solution.theta)) - expected
     assert np.linalg.norm(error) < 1e-10 * np.linalg.norm(expected)

@@ -1,5 +1,7 @@
 """riesz: natural gradient descent with momentum in function space, on JAX."""
 
+from ._checkpoint import Checkpoint as Checkpoint
+from ._checkpoint import CheckpointError as CheckpointError
 from ._factorise import QRSVD as QRSVD
 from ._factorise import Gram as Gram
 from ._filters import Cutoff as Cutoff
@@ -11,6 +13,8 @@ from ._inner_product import GaussNewton as GaussNewton
 from ._inner_product import InnerProduct as InnerProduct
 from ._integral import Integral as Integral
 from ._integral import Loss as Loss
+from ._log import JSONLines as JSONLines
+from ._log import TensorBoard as TensorBoard
 from ._losses import density_kl as density_kl
 from ._losses import density_l2 as density_l2
 from ._losses import huber as huber

@@ -14,8 +14,11 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from . import _check
+from ._checkpoint import Checkpoint, as_checkpoint
 from ._integral import AbstractLoss
 from ._interrupt import wish_to_stop
+from ._keep import kept
+from ._log import as_logs
 from ._prepare import check_start, prepare
 from ._result import Result, Solution, SolveError
 from ._run import Run
@@ -35,12 +38,14 @@ def minimise(
     method: AbstractMethod | str | None = None,
     max_steps: int = 1000,
     target: float | dict[str, float] | None = None,
-    tolerance: float | None = None,
+    tolerance: float | dict[str, float] | None = None,
     max_seconds: float | None = None,
     metrics: dict[str, Callable[[Any], Any]] | None = None,
     key: Key | None = None,
     callback: Callable[[int, Solution], Any] | None = None,
     progress: bool | str = "auto",
+    checkpoint: Checkpoint | str | os.PathLike | None = None,
+    log: Any = None,
     throw: bool = True,
 ) -> Solution:
     r"""Minimise $L(\theta) = \mathcal{L}(D(\theta))$ from one start.
@@ -52,12 +57,15 @@ def minimise(
     - `method`: a method or its name; `riesz.auto()` by default.
     - `max_steps`: the step limit.
     - `target`: stop when the loss is at most this number, or, for `{"mse": 3e-2}`, when those metrics are.
-    - `tolerance`: stop when |step| <= tolerance (|theta| + tolerance).
+    - `tolerance`: stop when |step| <= tolerance (|theta| + tolerance). Or a dictionary with any of `"step"`, that test;
+      `"gradient"`, |grad L(theta)| <= tolerance; `"loss"`, five steps in a row that change L by at most tolerance |L|.
     - `max_seconds`: the time limit, compilation and metrics aside; looked at between chunks of at most 32 steps.
     - `metrics`: functions of theta to record at every iterate; their time is not counted.
     - `key`: a random key, needed where points are drawn anew each step.
     - `callback`: called as `callback(steps, solution_so_far)` between chunks; returning True stops the run.
     - `progress`: a progress bar: True, False, or "auto" (where standard error is a terminal).
+    - `checkpoint`: a folder, or a `riesz.Checkpoint`, to save the run in; the same call goes on where it was.
+    - `log`: a file for a line of JSON a step, a `riesz.TensorBoard`, or a list of logs.
     - `throw`: raise `riesz.SolveError` for failures; never for limits, callbacks or Ctrl-C.
 
     **Returns:** a `Solution`: the best parameters `theta`, their `loss` and `function`, the `last` parameters,
@@ -74,25 +82,30 @@ def minimise(
     problem, key, options = prepare(
         loss, D, theta0, method, max_steps, target, tolerance, max_seconds, metrics, key, progress
     )
+    saved, logs = as_checkpoint(checkpoint), as_logs(log)
     with _bar(progress, options["max_steps"], "step") as bar, wish_to_stop() as wish:
         run = Run(problem, theta0, key, **options)
-        try:
-            if run.result is Result.RUNNING:
-                run.warm_up()
-                bar.unpause()
-            while run.result is Result.RUNNING:
-                if wish.is_set():
-                    raise KeyboardInterrupt
-                run.advance()
-                record = run.record
-                bar.update(record.steps - bar.n)
-                bar.set_postfix(loss=f"{record.loss:.3e}", refresh=False)
-                if max_seconds is not None and record.seconds >= max_seconds:
-                    run.stop(Result.TIME_LIMIT)
-                if callback is not None and callback(record.steps, run.solution()) is True:
-                    run.stop(Result.STOPPED_BY_CALLBACK)
-        except KeyboardInterrupt:
-            run.stop(Result.INTERRUPTED)
+        with kept(run, theta0, saved, logs) as keep:
+            try:
+                bar.update(run.record.steps)
+                if run.result is Result.RUNNING:
+                    run.warm_up()
+                    bar.unpause()
+                while run.result is Result.RUNNING:
+                    if wish.is_set():
+                        raise KeyboardInterrupt
+                    if max_seconds is not None and run.record.seconds >= max_seconds:
+                        run.stop(Result.TIME_LIMIT)
+                        break
+                    run.advance()
+                    record = run.record
+                    bar.update(record.steps - bar.n)
+                    bar.set_postfix(loss=f"{record.loss:.3e}", refresh=False)
+                    keep()
+                    if callback is not None and callback(record.steps, run.solution()) is True:
+                        run.stop(Result.STOPPED_BY_CALLBACK)
+            except KeyboardInterrupt:
+                run.stop(Result.INTERRUPTED)
     solution = run.solution()
     if throw and solution.result.failed:
         raise SolveError(solution)
@@ -128,7 +141,7 @@ def minimise_many(
     method: AbstractMethod | str | None = None,
     max_steps: int = 1000,
     target: float | dict[str, float] | None = None,
-    tolerance: float | None = None,
+    tolerance: float | dict[str, float] | None = None,
     max_seconds: float | None = None,
     metrics: dict[str, Callable[[Any], Any]] | None = None,
     key: Key | None = None,

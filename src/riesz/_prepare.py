@@ -13,7 +13,7 @@ from ._features import evaluate
 from ._inner_product import AbstractMetric, GaussNewton, InnerProduct
 from ._integral import AbstractLoss, Integral, check_problem, check_term
 from ._methods import as_method, auto
-from ._run import STEP_COLUMNS, Problem
+from ._run import STEP_COLUMNS, TOLERANCES, Problem
 from ._safeguard import Safeguard
 from ._scheme import AbstractMethod, AbstractScheme, Choices
 from ._step_size import Search
@@ -70,6 +70,20 @@ def _check_target(target: Any, metrics: dict[str, Any]) -> Any:
             raise ValueError(f"target must name metrics; there is no metric {names}.")
         return {name: float(_check.scalar(f"target[{name!r}]", value)) for name, value in target.items()}
     return None if target is None else float(_check.scalar("target", target))
+
+
+def _check_tolerance(tolerance: Any) -> dict[str, float]:
+    """By what it is for; a number is for steps."""
+    if tolerance is None:
+        return {}
+    if not isinstance(tolerance, dict):
+        return {"step": float(_check.scalar("tolerance", tolerance, least=0.0))}
+    if not tolerance or not set(tolerance) <= set(TOLERANCES):
+        raise ValueError(
+            f"tolerance must be a number, or a dictionary with {', '.join(map(repr, TOLERANCES))}, "
+            f"not {_check.shown(tolerance)}."
+        )
+    return {name: float(_check.scalar(f"tolerance[{name!r}]", bound, least=0.0)) for name, bound in tolerance.items()}
 
 
 def _check_choices(choices: Choices, theta: jax.Array) -> None:
@@ -132,7 +146,7 @@ def prepare(
     options = {
         "max_steps": _check.count("max_steps", max_steps, least=0),
         "target": _check_target(target, checked),
-        "tolerance": None if tolerance is None else _check.scalar("tolerance", tolerance, least=0.0),
+        "tolerance": _check_tolerance(tolerance),
         "metrics": checked,
     }
     _check_precision(theta.dtype)

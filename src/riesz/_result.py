@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 
@@ -14,11 +15,17 @@ class Result(enum.Enum):
 
     RUNNING = "The run has not ended."
     TARGET_REACHED = "The target was reached."
-    CONVERGED = "The run converged: its steps fell below the tolerance, or the method saw nothing left to gain."
+    CONVERGED_GRADIENT = "The run converged: its gradient fell below the tolerance, or to what rounding makes of zero."
+    CONVERGED_STEP = "The run converged: its step fell below the tolerance; lower tolerance to go on."
+    CONVERGED_LOSS = "The run converged: its loss changes by less than the tolerance, or than its own rounding."
     STEP_LIMIT = "The step limit was reached; raise max_steps, or start again from solution.last."
     TIME_LIMIT = "The time limit was reached; raise max_seconds, or start again from solution.last."
     STOPPED_BY_CALLBACK = "The callback stopped the run."
     INTERRUPTED = "The run was interrupted; start again from solution.last to go on."
+    STAGNATED = (
+        "No lower loss was found for many steps, though the gradient promises one; start elsewhere, rescale the "
+        "parameters, or let the model be smoother."
+    )
     NONFINITE_INPUT = "The loss is not finite at the start; choose another theta0, or look at the data and the density."
     NONFINITE_STEPS = (
         "Five trial steps in a row led to a loss that is not finite; use a smaller step size, a larger eps in the "
@@ -33,6 +40,11 @@ class Result(enum.Enum):
         return self.value
 
     @property
+    def converged(self) -> bool:
+        """Whether the run stands where it can no longer improve, by gradient, step or loss."""
+        return self in (Result.CONVERGED_GRADIENT, Result.CONVERGED_STEP, Result.CONVERGED_LOSS)
+
+    @property
     def failed(self) -> bool:
         """Whether the run failed, so that `throw=True` raises."""
         return self in (Result.NONFINITE_INPUT, Result.NONFINITE_STEPS, Result.RANK_COLLAPSE)
@@ -45,6 +57,11 @@ CODES = tuple(Result)
 def code(result: Result) -> int:
     """The number of a result."""
     return CODES.index(result)
+
+
+def first_code(ends: list[tuple[jax.Array, Result]]) -> jax.Array:
+    """The number of the first result whose test holds; that of RUNNING where none does."""
+    return jnp.select([test for test, _ in ends], [code(result) for _, result in ends], code(Result.RUNNING))
 
 
 class Solution(eqx.Module):

@@ -15,16 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._integral import AbstractLoss
-from ._result import CODES, Result, Solution, code
+from ._result import CODES, Result, Solution, code, first_code
 from ._safeguard import GuardedState, Safeguard
 from ._types import Parametrisation, Vector
 
 CHUNK = 32
 """The longest chunk: what a callback, a progress bar or Ctrl-C may have to wait for."""
 PATIENCE = 5
-"""So many non-finite trials, or steps without any direction, in a row end a run."""
+"""So many non-finite trials, steps without any direction, or steps that change nothing, in a row end a run."""
 
 
+TOLERANCES = ("gradient", "step", "loss")
+"""What a tolerance may be for."""
 STEP_COLUMNS = {
     "gradient_norm": float,
     "step_norm": float,
@@ -57,6 +59,8 @@ class Carry(eqx.Module):
     steps: jax.Array
     collapsed: jax.Array
     """How many steps in a row had rank zero."""
+    level: jax.Array
+    """How many steps in a row changed the loss by less than the tolerance."""
     code: jax.Array
 
 
@@ -73,7 +77,7 @@ class Log(eqx.Module):
     accepted: jax.Array
 
 
-def _look(problem: Problem, theta: Vector, key: Any, step: Any) -> tuple[Any, jax.Array]:
+def look(problem: Problem, theta: Vector, key: Any, step: Any) -> tuple[Any, jax.Array]:
     """The points of a step and the loss on them."""
     loss, D = problem.loss, problem.D
     sample = problem.method.draw(loss, D, theta, jax.random.fold_in(key, step) if problem.drawn else None)
@@ -82,9 +86,9 @@ def _look(problem: Problem, theta: Vector, key: Any, step: Any) -> tuple[Any, ja
 
 @eqx.filter_jit
 def _start(problem: Problem, theta: Vector, key: Any) -> Carry:
-    sample, loss = _look(problem, theta, key, 0)
+    sample, loss = look(problem, theta, key, 0)
     zero = jnp.zeros((), int)
-    return Carry(theta, problem.method.init(theta), sample if problem.drawn else None, loss, zero, zero, zero)
+    return Carry(theta, problem.method.init(theta), sample if problem.drawn else None, loss, zero, zero, zero, zero)
 
 
 @eqx.filter_jit
@@ -97,20 +101,25 @@ def _advance(problem: Problem, carry: Carry, key: Any, count: Any, target: Any, 
         theta, state, guarded = problem.method.step(problem.loss, problem.D, carry.theta, carry.state, sample)
         info, steps = guarded.info, carry.steps + 1
         if problem.drawn:
-            sample, loss = _look(problem, theta, key, steps)
+            sample, loss = look(problem, theta, key, steps)
         else:
             sample, loss = None, jnp.where(info.accepted, guarded.trial_loss, carry.loss)
         collapsed = jnp.where(info.rank == 0, carry.collapsed + 1, 0)
-        small = info.accepted & (info.step_norm <= tolerance * (jnp.linalg.norm(theta) + tolerance))
+        small = info.step_norm <= tolerance["step"] * (jnp.linalg.norm(theta) + tolerance["step"])
+        flat = jnp.abs(guarded.trial_loss - info.loss) <= tolerance["loss"] * jnp.abs(info.loss)
+        level = jnp.where(info.accepted & flat, carry.level + 1, 0)
         ends = [
             (loss <= target, Result.TARGET_REACHED),
-            (small | info.converged, Result.CONVERGED),
+            (info.gradient_norm <= tolerance["gradient"], Result.CONVERGED_GRADIENT),
+            (info.accepted & small, Result.CONVERGED_STEP),
+            (level >= PATIENCE, Result.CONVERGED_LOSS),
+            *((info.end == number, result) for number, result in enumerate(CODES) if number),
             (state.failures >= PATIENCE, Result.NONFINITE_STEPS),
             (collapsed >= PATIENCE, Result.RANK_COLLAPSE),
         ]
-        number = jnp.select([test for test, _ in ends], [code(result) for _, result in ends], 0)
+        number = first_code(ends)
         log = Log(theta, loss, info.gradient_norm, info.step_norm, info.alpha, info.scale, info.rank, info.accepted)
-        return Carry(theta, state, sample, loss, steps, collapsed, number.astype(carry.code.dtype)), log
+        return Carry(theta, state, sample, loss, steps, collapsed, level, number.astype(carry.code.dtype)), log
 
     def unfinished(loop: tuple[Any, Carry, Log]) -> jax.Array:
         made, carry, _ = loop
@@ -177,15 +186,16 @@ class Run:
         *,
         max_steps: int,
         target: float | dict[str, float] | None,
-        tolerance: float | None,
+        tolerance: dict[str, float],
         metrics: dict[str, Callable[[Any], Any]],
     ):
         self.problem, self.key, self.max_steps, self.metrics = problem, key, max_steps, metrics
+        self.tests = {"target": target, "tolerance": tolerance}
         self._metric_targets = target if isinstance(target, dict) else {}
         loss_target = None if isinstance(target, dict) else target
         # No number is at most NaN, so a test that was not asked for never stops the run.
         never = lambda bound: jnp.asarray(np.nan if bound is None else bound, theta.dtype)
-        self._tests = never(loss_target), never(tolerance)
+        self._tests = never(loss_target), {name: never(tolerance.get(name)) for name in TOLERANCES}
         self.record = self._first(theta)
 
     def _first(self, theta: Vector) -> Record:
@@ -201,6 +211,22 @@ class Run:
         else:
             result = Result.RUNNING if self.max_steps else Result.STEP_LIMIT
         return Record(carry, result, 0, 0.0, theta, loss, theta, (columns,))
+
+    def judged(self, record: Record, tests: dict[str, Any]) -> Record:
+        """A record of an earlier call, whose tests are given, with the result that this call gives it.
+
+        Limits, callbacks and interruptions end a call, not a run: there may be more steps to make. So there may be
+        where the tests are no longer the same.
+        """
+        ended = record.result in (Result.TARGET_REACHED, Result.STAGNATED)
+        if (ended or record.result.converged or record.result.failed) and tests == self.tests:
+            return record
+        if float(record.carry.loss) <= float(self._tests[0]):
+            result = Result.TARGET_REACHED
+        else:
+            result = Result.RUNNING if record.steps < self.max_steps else Result.STEP_LIMIT
+        carry = eqx.tree_at(lambda carry: carry.code, record.carry, jnp.zeros_like(record.carry.code))
+        return dataclasses.replace(record, carry=carry, result=result)
 
     @property
     def result(self) -> Result:
@@ -236,6 +262,7 @@ class Run:
         if reached is not None:
             made, result = reached + 1, Result.TARGET_REACHED
             columns = {name: column[:made] for name, column in columns.items()}
+            carry, _ = self._call(made)  # where the run stands is where it stopped
         elif result is Result.RUNNING and record.steps + made >= self.max_steps:
             result = Result.STEP_LIMIT
 
@@ -263,10 +290,21 @@ class Run:
         reached = np.all([columns[name] <= target for name, target in self._metric_targets.items()], axis=0)
         return int(np.argmax(reached)) if reached.any() else None
 
+    def history(self, after: int = -1) -> dict[str, np.ndarray]:
+        """The history in one piece; or no more chunks of it than hold the iterates after a step."""
+        first, needed = self.record.steps + 1, []
+        for chunk in reversed(self.record.chunks):
+            if first <= after + 1:
+                break
+            needed.insert(0, chunk)
+            first -= chunk["loss"].size
+        return {
+            name: np.concatenate([empty[:0], *(chunk[name] for chunk in needed)])
+            for name, empty in self.record.chunks[0].items()
+        }
+
     def solution(self) -> Solution:
         """What the run has found so far."""
-        record = self.record
-        names = record.chunks[0]
-        history = {name: np.concatenate([chunk[name] for chunk in record.chunks if name in chunk]) for name in names}
+        record, history = self.record, self.history()
         loss = jnp.asarray(record.loss, record.carry.loss.dtype)
         return Solution(record.theta, loss, record.last, record.result, record.steps, history, self.problem.D)

@@ -45,5 +45,5 @@ class Info(eqx.Module):
     """Eigenvalues of G_W above eps; d for the classical methods."""
     accepted: jax.Array
     """False where the step was undone."""
-    converged: jax.Array
-    """Whether the method sees nothing left to gain."""
+    end: jax.Array
+    """The code of the `Result` with which the method itself wants to end the run; 0, RUNNING, to go on."""

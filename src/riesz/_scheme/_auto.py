@@ -12,6 +12,7 @@ from .._filters import Shift
 from .._frame import Frame, Sample, draw_sample
 from .._inner_product import AbstractMetric, GaussNewton
 from .._integral import AbstractLoss
+from .._result import Result, first_code
 from .._retraction import Landing, SecondOrder, Straight
 from .._state import Info
 from .._types import Parametrisation, Vector
@@ -148,9 +149,15 @@ class Auto(AbstractMethod):
             (True, _controlled(state.damping, tries, accepted, trial.landing.bending)),
         )
         info = narrate(here, here.W, covector, landing, jnp.ones((), theta.dtype))
-        # Without a tangent space there is nothing to gain either, but that is not convergence.
-        converged = memory.ended & (info.rank > 0)
-        info = eqx.tree_at(lambda info: (info.accepted, info.converged), info, (accepted | retreat, converged))
+        meaningless = gain <= noise + rounding.eps * memory.fall
+        ends = [
+            # Without a tangent space there is nothing to gain either, but that is not convergence.
+            (info.rank == 0, Result.RUNNING),
+            (memory.at_rest, Result.CONVERGED_GRADIENT),
+            (memory.stuck & meaningless, Result.CONVERGED_LOSS),
+            (memory.stuck, Result.STAGNATED),
+        ]
+        info = eqx.tree_at(lambda info: (info.accepted, info.end), info, (accepted | retreat, first_code(ends)))
         turned = state.turned + landing.scale * landing.bending
         trust = trust.promising(jnp.where(accepted, here.value - trial.loss, 0))
         return landing.theta, AutoState(speed, turned, measured, damping, memory, trust, state.k + 1), info

@@ -128,5 +128,5 @@ def narrate(frame: Frame, space: Any, covector: Vector, landing: Landing, alpha:
         scale=landing.scale,
         rank=space.rank,
         accepted=jnp.asarray(True),
-        converged=jnp.asarray(False),
+        end=jnp.zeros((), int),
     )

@@ -85,6 +85,11 @@ class Memory(eqx.Module):
         return eqx.tree_at(lambda memory: memory.settled, self, jnp.where(nothing, self.settled + 1, 0))
 
     @property
-    def ended(self) -> jax.Array:
-        """Whether there is nothing left to gain, or going back once has not helped."""
-        return (self.settled >= SETTLED) | (self.exhausted & (self.retreats > 0))
+    def at_rest(self) -> jax.Array:
+        """Whether there was nothing left to gain for some steps."""
+        return self.settled >= SETTLED
+
+    @property
+    def stuck(self) -> jax.Array:
+        """Whether no lower loss was found, even after going back to the best one."""
+        return self.exhausted & (self.retreats > 0)

@@ -46,7 +46,7 @@ class Optax(AbstractMethod):
             scale=jnp.ones((), theta.dtype),
             rank=jnp.asarray(theta.size),
             accepted=jnp.asarray(True),
-            converged=jnp.asarray(False),
+            end=jnp.zeros((), int),
         )
         return theta + step, state, info
 

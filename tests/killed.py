@@ -1,0 +1,39 @@
+"""A run that others kill: `python killed.py FOLDER` makes it, or goes on with it, and leaves FOLDER/end.npz.
+
+Importing it gives the same problem, to compare with.
+"""
+
+import pathlib
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import riesz
+
+STEPS = 3000
+
+
+def run(folder=None, log=None, max_steps=STEPS, **changes):
+    """Natural heavy ball on fresh points each step: every part of a run's state matters to what follows."""
+    D, theta0 = riesz.mlp(jax.random.key(0), (1, 6, 1))
+    over = riesz.monte_carlo(0.0, 1.0, 40)
+    loss = riesz.residual(riesz.derivative, jnp.cos, over) + riesz.residual(riesz.identity, 0.0, riesz.points([0.0]))
+    choices = {"method": riesz.nhb(), "key": jax.random.key(1), "metrics": {"size": jnp.linalg.norm}}
+    checkpoint = None if folder is None else riesz.Checkpoint(folder, steps=32, keep=3)
+    return riesz.minimise(
+        loss, D, theta0, **(choices | changes), max_steps=max_steps, checkpoint=checkpoint, log=log, progress=False
+    )
+
+
+def arrays(solution):
+    """What must agree bit by bit: everything but the time it took."""
+    history = {f"history_{name}": column for name, column in solution.history.items() if name != "seconds"}
+    return {"theta": np.asarray(solution.theta), "last": np.asarray(solution.last), **history}
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
+    folder = pathlib.Path(sys.argv[1])
+    np.savez(folder / "end.npz", **arrays(run(folder, folder / "log.jsonl")))
