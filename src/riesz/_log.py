@@ -63,7 +63,7 @@ class JSONLines(AbstractLog):
         last, end = -1, 0
         if steps < 0 and self.path.exists():
             os.replace(self.path, self.path.with_name(self.path.name + ".old"))
-        self._file = open(self.path, "ab+")  # noqa: SIM115 - open for the whole run
+        self._file = open(self.path, "ab+")
         self._file.seek(0)
         for line in self._file:
             if _step(line) != last + 1 or last + 1 > steps:
@@ -122,7 +122,9 @@ class TensorBoard(AbstractLog):
 
     def open(self, steps: int) -> int:
         """A further event file, which replaces what earlier ones say of later steps."""
-        self._writer = self._library.SummaryWriter(self.folder, purge_step=steps + 1)
+        # Files are named by the second: without a suffix, a quick restart would overwrite its own beginning.
+        suffix = f".{os.getpid()}.{steps + 1}"
+        self._writer = self._library.SummaryWriter(self.folder, purge_step=steps + 1, filename_suffix=suffix)
         return steps
 
     def write(self, rows: Sequence[Row]) -> None:

@@ -143,7 +143,7 @@ def _measure(metrics: dict[str, Callable[[Any], Any]], thetas: jax.Array, count:
     def one(index: Any, columns: dict[str, jax.Array]) -> dict[str, jax.Array]:
         return {name: column.at[index].set(metrics[name](thetas[index])) for name, column in columns.items()}
 
-    shapes = {name: eqx.filter_eval_shape(f, thetas[0]) for name, f in metrics.items()}
+    shapes = {name: jax.eval_shape(f, thetas[0]) for name, f in metrics.items()}
     empty = {name: jnp.zeros(thetas.shape[0], shape.dtype) for name, shape in shapes.items()}
     return jax.lax.fori_loop(0, count, one, empty)
 

@@ -1,0 +1,150 @@
+"""Logs: a line a step, whole after a kill, mended where they are not; messages by the standard module."""
+
+import builtins
+import json
+import logging
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riesz
+
+X = jnp.linspace(0.0, 1.0, 30)
+D, THETA = riesz.mlp(jax.random.key(0), (1, 5, 1))
+FITTING = riesz.least_squares(riesz.points(X, data=jnp.sin(6 * X)))
+
+
+def fit(max_steps=50, **choices):
+    return riesz.minimise(FITTING, D, THETA, "nhb", max_steps=max_steps, progress=False, **choices)
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def assert_holds(path, solution):
+    """The log is the history."""
+    found = lines(path)
+    assert [line["step"] for line in found] == list(range(solution.steps + 1))
+    for name, column in solution.history.items():
+        skipped = solution.steps + 1 - column.size
+        assert all(name not in line for line in found[:skipped])
+        if name != "seconds":
+            assert [line[name] for line in found[skipped:]] == column.tolist()
+    assert all(type(line["accepted"]) is bool and type(line["rank"]) is int for line in found[1:])
+
+
+def test_a_log_is_the_history(tmp_path):
+    path = tmp_path / "deep" / "log.jsonl"
+    assert_holds(path, fit(log=path, metrics={"size": jnp.linalg.norm}))
+
+
+def test_lines_are_there_while_the_run_goes_on(tmp_path):
+    path, counts = tmp_path / "log.jsonl", []
+    fit(log=str(path), callback=lambda steps, solution: counts.append((steps, len(lines(path)))))
+    assert len(counts) > 3 and all(count == steps + 1 for steps, count in counts)
+
+
+def test_numbers_that_are_not_finite_are_null(tmp_path):
+    fit(3, log=tmp_path / "log.jsonl", metrics={"bad": lambda theta: jnp.nan * theta[0], "big": lambda theta: jnp.inf})
+    assert all(line["bad"] is None and line["big"] is None for line in lines(tmp_path / "log.jsonl"))
+
+
+def test_a_new_run_keeps_an_old_log(tmp_path):
+    path = tmp_path / "log.jsonl"
+    fit(7, log=path)
+    old = path.read_text()
+    assert_holds(path, fit(9, log=path))
+    assert (tmp_path / "log.jsonl.old").read_text() == old
+
+
+DAMAGES = {
+    "half a line": lambda text: text[:-20],
+    "a line of nonsense": lambda text: text + "nonsense\n",
+    "a line of another kind": lambda text: text + "[1]\n",
+    "steps of the future": lambda text: text + '{"step": 33}\n{"step": 34}\n',
+    "a line twice": lambda text: text + text.splitlines()[-1] + "\n",
+    "a line lost": lambda text: "\n".join(text.splitlines()[:5] + text.splitlines()[6:]) + "\n",
+    "bytes that are no text": lambda text: text + "\x00\x7f",
+    "empty": lambda text: "",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_log_is_mended(damage, tmp_path):
+    path = tmp_path / "log.jsonl"
+    fit(32, log=path, checkpoint=tmp_path)
+    path.write_text(DAMAGES[damage](path.read_text()))
+    assert_holds(path, fit(log=path, checkpoint=tmp_path))
+    assert not (tmp_path / "log.jsonl.old").exists()
+
+
+def test_a_lost_log_is_written_again(tmp_path):
+    path = tmp_path / "log.jsonl"
+    fit(32, log=path, checkpoint=tmp_path)
+    path.unlink()
+    assert_holds(path, fit(log=path, checkpoint=tmp_path))
+
+
+def test_several_logs(tmp_path):
+    solution = fit(5, log=[tmp_path / "a.jsonl", riesz.JSONLines(tmp_path / "b.jsonl")])
+    assert_holds(tmp_path / "a.jsonl", solution)
+    assert_holds(tmp_path / "b.jsonl", solution)
+
+
+def events(folder):
+    """What TensorBoard would show: (tag, step) -> value, the last written one."""
+    from tensorboardX.event_file_writer import EventsWriter  # noqa: F401 - it is there
+    from tensorboardX.proto.event_pb2 import Event
+
+    found = {}
+    for path in sorted(folder.glob("events*"), key=lambda path: path.stat().st_mtime_ns):
+        content, at = path.read_bytes(), 0
+        while at < len(content):  # records: length, its checksum, the event, its checksum
+            length = int.from_bytes(content[at : at + 8], "little")
+            event = Event.FromString(content[at + 12 : at + 12 + length])
+            found |= {(value.tag, event.step): value.simple_value for value in event.summary.value}
+            at += 16 + length
+    return found
+
+
+def test_tensorboard(tmp_path):
+    for steps in (20, 40):
+        solution = fit(steps, log=riesz.TensorBoard(tmp_path / "board"), checkpoint=tmp_path / "run")
+    found = events(tmp_path / "board")
+    for name in ("loss", "step_norm"):
+        column = solution.history[name]
+        shown = [found[f"riesz/{name}", k] for k in range(41 - column.size, 41)]
+        np.testing.assert_array_equal(np.float32(shown), np.float32(column))
+
+
+def test_tensorboard_is_an_extra(monkeypatch):
+    plain = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "tensorboardX":
+            raise ImportError
+        return plain(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"pip install riesz\[tensorboard\]"):
+        riesz.TensorBoard("board")
+
+
+@pytest.mark.parametrize("log", [3, object(), [3], {"a": 1}])
+def test_what_is_no_log(log):
+    with pytest.raises(TypeError, match="log must be"):
+        fit(log=log)
+
+
+def test_messages(tmp_path, caplog):
+    """Silent unless asked; at INFO, how a run began and ended."""
+    with caplog.at_level(logging.INFO, "riesz"):
+        fit(20, checkpoint=tmp_path)
+        fit(40, checkpoint=tmp_path)
+    messages = [record.getMessage() for record in caplog.records if record.name == "riesz"]
+    assert messages[0].startswith("After 20 steps, loss ") and "The step limit was reached" in messages[0]
+    assert messages[1] == f"Goes on from {tmp_path}/step-000000000020.npz, after 20 steps."
+    assert messages[2].startswith("After 40 steps, loss ")
