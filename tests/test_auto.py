@@ -238,3 +238,33 @@ def test_a_second_call_compiles_nothing(caplog):
     with jax.log_compiles(), caplog.at_level("WARNING"):
         path(loss, D, other)
     assert not [record for record in caplog.records if "Compiling" in record.message]
+
+
+@jax.custom_jvp
+def deceiving(z):
+    """z^2, which says that it falls where it rises."""
+    return z**2
+
+
+@deceiving.defjvp
+def _(primals, tangents):
+    return deceiving(*primals), deceiving_slope(*primals) * tangents[0]
+
+
+@jax.custom_jvp
+def deceiving_slope(z):
+    return -2 * z
+
+
+@deceiving_slope.defjvp
+def _(primals, tangents):
+    return deceiving_slope(*primals), 2 * tangents[0]
+
+
+def test_a_gradient_that_promises_what_does_not_come_is_stagnation():
+    """Steps are rejected, or lead uphill and back; the run ends by itself, and does not call that convergence."""
+    loss = riesz.Integral(deceiving, riesz.points(jnp.ones(3)))
+    D, _ = riesz.linear(lambda x: jnp.ones(1), size=1)
+    solution = riesz.minimise(loss, D, jnp.ones(1), max_steps=300, progress=False)
+    assert solution.result is riesz.Result.STAGNATED and not solution.result.converged and solution.steps < 300
+    assert float(solution.loss) <= 1.0

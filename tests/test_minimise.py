@@ -228,6 +228,34 @@ def test_tolerance(full, tolerance):
     assert solution.steps == int(np.argmax(small)) + 1 and solution.result is Result.CONVERGED_STEP
 
 
+def test_tolerance_of_the_gradient(full):
+    """Stop at the first step whose gradient is at most the tolerance."""
+    tolerance = float(np.median(full.history["gradient_norm"]))
+    first = int(np.argmax(full.history["gradient_norm"] <= tolerance)) + 1
+    solution = fit(100, tolerance={"gradient": tolerance})
+    assert solution.steps == first > 1 and solution.result is Result.CONVERGED_GRADIENT
+
+
+def test_tolerance_of_the_loss(full):
+    """Stop after five steps in a row that change the loss by at most a share of it."""
+    loss = full.history["loss"]
+    change = np.abs(np.diff(loss)) / loss[:-1]
+    tolerance = float(np.quantile(change, 0.5))
+    rows = np.convolve(change <= tolerance, np.ones(5), "valid") == 5
+    assert rows.any() and not rows[0]
+    solution = fit(100, tolerance={"loss": tolerance, "step": 0.0})
+    assert solution.steps == int(np.argmax(rows)) + 5 and solution.result is Result.CONVERGED_LOSS
+
+
+def test_every_result_is_a_sentence():
+    """It ends with a full stop; what is not a success says what to do next, after a semicolon."""
+    for result in Result:
+        assert str(result).endswith(".") and str(result)[0].isupper()
+        assert not (result.converged and result.failed)
+        success = result.converged or result in (Result.RUNNING, Result.TARGET_REACHED, Result.STOPPED_BY_CALLBACK)
+        assert success or ";" in str(result), result
+
+
 def test_seconds_are_a_clock(full):
     seconds = full.history["seconds"]
     assert seconds[0] == 0 and np.all(np.diff(seconds) > 0) and seconds[-1] < 60
