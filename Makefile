@@ -28,6 +28,8 @@ reproduce: .venv/installed
 bench: .venv/installed
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/reproduce.py
+	$(BIN)/python benchmarks/operators.py
+	$(BIN)/python benchmarks/christoffel.py
 
 solve: .venv/installed
 	$(BIN)/python benchmarks/solve.py

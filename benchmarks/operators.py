@@ -67,17 +67,18 @@ OPERATORS = {
 
 
 def looped(quantity):
-    """A program that computes the quantity LOOP times, each time at a theta that waits for the last one."""
+    """A program that computes the quantity LOOP times, each time at a theta that waits for the values before."""
 
     def program(theta):
         def body(_, carry):
             theta, _ = carry
             found = quantity(theta)
-            return theta * (1 + 1e-200 * jax.tree.leaves(found)[-1].ravel()[0]), found
+            return theta * (1 + 1e-200 * jax.tree.leaves(found)[0].ravel()[0]), found
 
         shapes = jax.eval_shape(quantity, theta)
         start = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-        return jax.lax.fori_loop(0, LOOP, body, (theta, start))[1]
+        _, last = jax.lax.fori_loop(0, LOOP, body, (theta, start))
+        return [leaf[(0,) * leaf.ndim] for leaf in jax.tree.leaves(last)]
 
     return jax.jit(program)
 
@@ -116,6 +117,8 @@ def cost_table(dimensions, m, repeats):
         if dimension > 1:
             quantities["heat equation"] = lambda theta: evaluate(D, heat, theta, x)  # noqa: B023
             quantities["heat equation", "rows"] = lambda theta: features(D, heat, theta, x)  # noqa: B023
+        shape = (m, dimension, theta.size)
+        quantities["gradient", "written"] = lambda theta: jnp.full(shape, theta[0])  # noqa: B023
         columns[dimension] = medians(quantities, theta, repeats)
     print(f"\n**n-64-1 tanh, {m} points**: evaluation / Jacobian rows, in evaluations of the network\n")
     print("| | " + " | ".join(f"n = {dimension}" for dimension in dimensions) + " |")
@@ -126,6 +129,8 @@ def cost_table(dimensions, m, repeats):
             pair = [found[key] / found["identity"] for key in (name, (name, "rows")) if key in found]
             cells.append(" / ".join(f"{ratio:.1f}" for ratio in pair))
         print(f"| {name} | " + " | ".join(cells) + " |")
+    floor = [f"{found['gradient', 'written'] / found['identity']:.1f}" for found in columns.values()]
+    print("| writing as many numbers as the rows of gradient have | " + " | ".join(floor) + " |")
 
 
 def laplacian_table(repeats):

@@ -60,6 +60,10 @@ FUNCTIONS = {
     "a branch": smooth_step,
     "a scan": lambda x: jax.lax.scan(lambda c, a: (jnp.sin(a @ c), c[0] * x), x, A[None])[1],
     "a loop": lambda x: jax.lax.fori_loop(0, 3, lambda i, c: jnp.sin(A @ c) + i * x, x),
+    "a loop of unknown length": lambda x: jnp.sum(jax.lax.while_loop(lambda c: c @ c < 99, lambda c: 2 * c, x**2)),
+    "a branch with such a loop": lambda x: jax.lax.cond(
+        x[0] > 0, lambda x: jax.lax.fori_loop(0, jnp.argmax(x), lambda _, c: c * x[1], x[0]), jnp.sum, x
+    ),
     "a checkpoint": lambda x: jax.checkpoint(lambda x: jnp.sin(A @ x) * x)(x),
     "a compiled function": lambda x: jax.jit(lambda a, x: (a @ x, jnp.sin(x)))(A, x)[1] * x,
     "its own derivative rule": lambda x: wrong_by_design(A @ x),
@@ -131,6 +135,49 @@ class TestForwardLaplacian:
         np.testing.assert_allclose(riesz.laplacian(lambda x: x[0] ** 3 * x[1])(np.array([2, 3])), 36.0)
 
 
+class TestGradient:
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    def test_is_the_jacobian(self, name):
+        """Of functions with one value too, which take reverse mode where there is one."""
+        for v in (lambda x: jnp.asarray(FUNCTIONS[name](x)), lambda x: jnp.sum(jnp.sin(FUNCTIONS[name](x)))):
+            found, expected = jax.jit(lambda x: (riesz.gradient(v)(x), jax.jacfwd(v)(x)))(X)  # noqa: B023
+            assert found.shape == expected.shape and found.dtype == expected.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+            pair = jax.jit(riesz.value_and_gradient(v))(X)
+            np.testing.assert_allclose(pair, np.concatenate([v(X)[..., None], expected], axis=-1), 1e-11, 1e-11)
+
+    @pytest.mark.parametrize("name", ["gradient", "value_and_gradient", "hessian", "divergence"])
+    @pytest.mark.parametrize("sizes", [(3, 6, 1), (4, 5, 6, 2), (2, 5, 3), (3, 4, 3)], ids=str)
+    def test_rows_are_those_of_forward_derivatives(self, name, sizes):
+        """In forward mode throughout: in the point, then in theta."""
+        D, theta = riesz.mlp(jax.random.key(1), sizes)
+        x = jax.random.normal(jax.random.key(2), (7, sizes[0]))
+        g = lambda theta, x: jax.jacfwd(D(theta))(x)
+        oracle = {
+            "gradient": g,
+            "value_and_gradient": lambda theta, x: jnp.concatenate([D(theta)(x)[..., None], g(theta, x)], axis=-1),
+            "hessian": lambda theta, x: jax.jacfwd(g, 1)(theta, x),
+            "divergence": lambda theta, x: jnp.trace(jax.jacfwd(g, 1)(theta, x), axis1=-2, axis2=-1),
+        }[name]
+        divergence = lambda v: riesz.divergence(riesz.gradient(v))
+        operator = divergence if name == "divergence" else getattr(riesz, name)
+        found = jax.jit(lambda theta: features(D, operator, theta, x))(theta)
+        values, rows = jax.jit(lambda theta: jax.vmap(lambda x: (oracle(theta, x), jax.jacfwd(oracle)(theta, x)))(x))(
+            theta
+        )
+        np.testing.assert_allclose(found.values, values, rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(found.rows, rows.reshape(7, -1, theta.size), rtol=1e-10, atol=1e-10)
+
+    def test_of_functions_with_a_reverse_rule_of_their_own(self):
+        square = jax.custom_vjp(lambda x: x @ x)
+        square.defvjp(lambda x: (x @ x, x), lambda x, covector: (2 * covector * x,))
+        np.testing.assert_allclose(riesz.gradient(square)(X), 2 * X, rtol=1e-14)
+
+    def test_takes_whole_numbers_and_constants(self):
+        np.testing.assert_allclose(riesz.gradient(lambda x: x[0] ** 3 * x[1])(np.array([2, 3])), [36.0, 8.0])
+        np.testing.assert_allclose(riesz.value_and_gradient(lambda x: 3.0)(X), [3.0, 0.0, 0.0, 0.0])
+
+
 def arrays(program):
     """The shapes of everything that a traced program makes, its inner programs included."""
     for step in program.eqns:
@@ -156,6 +203,18 @@ class TestCost:
             jax.jit(lambda theta: features(D, operator, theta, x)).lower(theta).compile().cost_analysis()["flops"]
         )
         assert flops(riesz.laplacian) < flops(nested) / 3
+
+    @pytest.mark.parametrize("sizes", [(12, 7, 1), (12, 7, 7, 1)], ids=str)
+    def test_rows_of_a_gradient_take_one_pass_for_each_of_them(self, sizes):
+        """In forward mode they take one for each of them and each direction."""
+        D, theta = riesz.mlp(jax.random.key(0), sizes)
+        x = jax.random.normal(jax.random.key(1), (self.M, sizes[0]))
+        flops = lambda operator: (
+            jax.jit(lambda theta: features(D, operator, theta, x)).lower(theta).compile().cost_analysis()["flops"]
+        )
+        rows = sizes[0] * self.M * theta.size
+        assert flops(riesz.gradient) < 7 * rows < flops(jax.jacfwd) / 4
+        assert flops(riesz.value_and_gradient) < 7 * (rows + self.M * theta.size)
 
     def test_slopes_of_a_first_layer_are_not_repeated_at_every_point(self):
         """They are the weights: no array of points by dimensions by neurons appears, at fixed time either."""

@@ -1,7 +1,8 @@
 """Features: the values (A v)(x_j) and rows d(A v)(x_j)/dtheta of a model at theta, assembled point by point.
 
 An operator acts on functions, so z_j = (A D(theta))(x_j) depends on x_j alone, and one pass of reverse mode
-per point gives value and rows together. Differentiating the batch instead costs a thousand times more.
+per point gives value and rows together. Differentiating the batch instead costs a thousand times more. The points
+are the last axis of what is stored, so that the rows are one matrix by columns, as LAPACK reads it.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from ._points_last import points_last
 from ._types import Operator, Parametrisation, Vector
 
 
@@ -45,7 +47,7 @@ def features(D: Parametrisation, operator: Operator, theta: Vector, x: jax.Array
         basis = jnp.eye(z.size, dtype=z.dtype).reshape(z.size, *z.shape)
         return z, jax.vmap(lambda covector: pullback(covector)[0])(basis)
 
-    return Features(*jax.vmap(at)(x))
+    return Features(*points_last(at, x))
 
 
 def flat(values: jax.Array) -> jax.Array:

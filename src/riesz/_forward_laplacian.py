@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.extend.core as jex
 import jax.numpy as jnp
+
+from ._program import ENTRYWISE, INLINED, bind, inner, walk
 
 LINEAR = frozenset(
     "add add_any broadcast_in_dim concatenate convert_element_type copy copy_p cumsum neg pad reduce_sum reshape "
@@ -30,17 +31,6 @@ LINEAR_IN_ONE = frozenset("dot_general mul".split())
 
 LINEAR_IN = {"div": {0}, "dynamic_slice": {0}, "dynamic_update_slice": {0, 1}, "gather": {0}, "select_n": {1, 2}}
 """Steps that are linear in these arguments, where no other depends on x."""
-
-ENTRYWISE = frozenset(
-    "abs acos acosh add add_any and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy copy_p cos "
-    "cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le lgamma log log1p "
-    "logistic lt max min mul ne neg not or pow rem round rsqrt select_n sign sin sinh sqrt square sub tan tanh "
-    "xor".split()
-)
-"""Steps that act entry by entry."""
-
-INLINED = frozenset(("jit", "pjit", "closed_call", "core_call"))
-"""Calls that are only a wrapper round their own steps."""
 
 
 class Base(NamedTuple):
@@ -87,11 +77,6 @@ def is_entrywise(steps: Any, shape: tuple[int, ...]) -> bool:
         return (step.primitive.name in ENTRYWISE or spreads) and shapes <= {shape}
 
     return all(kept(step) for step in steps.eqns)
-
-
-def inner(step: Any) -> Any:
-    """The program that a call runs."""
-    return step.params["jaxpr"] if "jaxpr" in step.params else step.params["call_jaxpr"]
 
 
 def is_linear(step: Any, active: list[int]) -> bool:
@@ -155,14 +140,12 @@ def advance(step: Any, arguments: list[Any]) -> list[Any]:
     """The outputs of one step, carried where they depend on x."""
     active = [i for i, u in enumerate(arguments) if isinstance(u, Carried)]
     carried = [arguments[i] for i in active]
-    params = step.primitive.get_bind_params(step.params)
 
     def evaluate(*values: Any) -> list[Any]:
         full = list(arguments)
         for i, value in zip(active, values, strict=True):
             full[i] = value
-        outputs = step.primitive.bind(*full, **params)
-        return list(outputs) if step.primitive.multiple_results else [outputs]
+        return bind(step, *full)
 
     values = [u.value for u in carried]
     outputs = evaluate(*values)
@@ -190,26 +173,11 @@ def advance(step: Any, arguments: list[Any]) -> list[Any]:
     return outputs
 
 
-def run(program: Any, consts: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
-    """Carry the arguments through a traced program, step by step."""
-    found = dict(zip((*program.constvars, *program.invars), (*consts, *arguments), strict=True))
-    read = lambda v: v.val if isinstance(v, jex.Literal) else found[v]
-    for step in program.eqns:
-        given = [read(v) for v in step.invars]
-        if step.primitive.name in INLINED:
-            called = inner(step)
-            outputs = run(called.jaxpr, called.consts, given)
-        else:
-            outputs = advance(step, given)
-        found.update(zip(step.outvars, outputs, strict=True))
-    return [read(v) for v in program.outvars]
-
-
 def forward_laplacian(v: Callable[[Any], Any], x: jax.Array) -> Any:
     """The Laplacian of v at x."""
     closed, shapes = jax.make_jaxpr(v, return_shape=True)(x)
     directions = jnp.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
-    outputs = run(closed.jaxpr, closed.consts, [Carried(x, Base(directions, None, 0))])
+    outputs = walk(closed.jaxpr, closed.consts, [Carried(x, Base(directions, None, 0))], advance)
 
     def bend(y: Any, shape: Any) -> jax.Array:
         found = unfold(y).bend if isinstance(y, Carried) else None

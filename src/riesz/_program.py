@@ -1,0 +1,61 @@
+"""Traced programs: what a function does at a point, as a list of elementary steps that can be walked through.
+
+A walk carries something else than plain arrays through the steps: derivatives in the point, or all points at once. It
+knows better rules for the steps that matter and leaves every other one to JAX, so that any function is served.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.extend.core as jex
+import numpy as np
+
+ENTRYWISE = frozenset(
+    "abs acos acosh add add_any and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy copy_p cos "
+    "cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le lgamma log log1p "
+    "logistic lt max min mul ne neg not or pow rem round rsqrt select_n sign sin sinh sqrt square sub tan tanh "
+    "xor".split()
+)
+"""Steps that act entry by entry."""
+
+INLINED = frozenset(("jit", "pjit", "closed_call", "core_call"))
+"""Calls that are only a wrapper round their own steps."""
+
+
+def inner(step: Any) -> Any:
+    """The program that a call runs."""
+    return step.params["jaxpr"] if "jaxpr" in step.params else step.params["call_jaxpr"]
+
+
+def bind(step: Any, *arguments: Any) -> list[Any]:
+    """The outputs of one step, as JAX computes them."""
+    outputs = step.primitive.bind(*arguments, **step.primitive.get_bind_params(step.params))
+    return list(outputs) if step.primitive.multiple_results else [outputs]
+
+
+def walk(
+    program: Any, consts: Sequence[Any], arguments: Sequence[Any], advance: Callable[[Any, list[Any]], list[Any]]
+) -> list[Any]:
+    """The outputs of a traced program, where `advance(step, arguments)` gives those of each step."""
+    found = dict(zip((*program.constvars, *program.invars), (*consts, *arguments), strict=True))
+    read = lambda v: np.asarray(v.val, v.aval.dtype) if isinstance(v, jex.Literal) else found[v]  # type: ignore[attr-defined]
+    for step in program.eqns:
+        given = [read(v) for v in step.invars]
+        if step.primitive.name in INLINED:
+            called = inner(step)
+            outputs = walk(called.jaxpr, called.consts, given, advance)
+        else:
+            outputs = advance(step, given)
+        found.update(zip(step.outvars, outputs, strict=True))
+    return [read(v) for v in program.outvars]
+
+
+def has_loop(program: Any) -> bool:
+    """Whether a program, or one that it calls, has a loop of unknown length: those have no reverse mode."""
+
+    def calls_one(step: Any) -> bool:
+        parts = [part for value in step.params.values() for part in (value if isinstance(value, tuple) else (value,))]
+        programs = [getattr(part, "jaxpr", part) for part in parts]
+        return any(has_loop(program) for program in programs if hasattr(program, "eqns"))
+
+    return any(step.primitive.name == "while" or calls_one(step) for step in program.eqns)
