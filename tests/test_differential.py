@@ -3,7 +3,6 @@
 import math
 import pathlib
 import re
-import runpy
 
 import equinox as eqx
 import jax
@@ -14,6 +13,7 @@ import pytest
 import riesz
 from riesz._features import along, bend, features
 from riesz._models._mlp import ACTIVATIONS
+from spoken import run_page
 
 X = jnp.array([0.3, -0.7, 1.1])
 A = jnp.array([[1.0, 0.3, -0.2], [0.5, -1.0, 0.4], [0.1, 0.2, 0.7]])
@@ -389,9 +389,7 @@ PAGE = (pathlib.Path(__file__).parents[1] / "docs/operators.md").read_text()
 
 
 def test_the_examples_of_the_operators_page_run(tmp_path):
-    path = tmp_path / "operators.py"
-    path.write_text("\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)))
-    names = runpy.run_path(str(path))
+    names = run_page("docs/operators.md", tmp_path)
     assert float(names["solution"].loss) < 1e-8
     x = jnp.array([0.4, 0.7])
     np.testing.assert_allclose(names["burgers"](lambda x: x[0] / (1 + x[1]))(x), 0, atol=1e-15)

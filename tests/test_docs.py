@@ -2,20 +2,15 @@
 
 import pathlib
 import re
-import runpy
 
 import jax
 import pytest
 
 import riesz
 from riesz.experiments.claims import CLAIMS
+from spoken import code, run_page
 
 ROOT = pathlib.Path(__file__).parents[1]
-
-
-def code(path):
-    """The Python blocks of a page, as one program."""
-    return "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / path).read_text(), re.DOTALL))
 
 
 def method_table():
@@ -31,19 +26,27 @@ def test_the_method_table_is_the_packages():
 def test_the_readme_example_is_short_and_solves_its_equation(tmp_path):
     program = code("README.md")
     assert sum(bool(line.strip()) for line in program.splitlines()) <= 12
-    path = tmp_path / "readme.py"
-    path.write_text(program)
-    names = runpy.run_path(str(path))
+    names = run_page("README.md", tmp_path)
     assert names["solution"].result.converged
     x = 0.5
     exact = x - float(jax.numpy.expm1(x / 0.2) / jax.numpy.expm1(1 / 0.2))
     assert float(names["solution"].function(x)) == pytest.approx(exact, abs=1e-11)
 
 
+def test_every_result_is_on_the_reliability_page():
+    text = (ROOT / "docs/reliability.md").read_text().split("<!-- results", 1)[1].split("\n\n", 1)[0]
+    assert text.splitlines()[3:] == [f"| `{result.name}` | {result} |" for result in riesz.Result]
+
+
+def test_the_example_of_the_reliability_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = run_page("docs/reliability.md", tmp_path)["solution"]
+    assert (tmp_path / "run/log.jsonl").read_text().count("\n") == first.steps + 1
+    assert run_page("docs/reliability.md", tmp_path)["solution"].steps == first.steps
+
+
 def test_the_examples_of_the_extension_page_run(tmp_path):
-    path = tmp_path / "extending.py"
-    path.write_text(code("docs/extending.md"))
-    names = runpy.run_path(str(path))
+    names = run_page("docs/extending.md", tmp_path)
     D, theta0 = riesz.mlp(jax.random.key(0), (1, 4, 1))
     solution = riesz.minimise(names["loss"], D, theta0, names["method"], max_steps=5)
     assert float(solution.loss) < float(names["loss"](D(theta0)))

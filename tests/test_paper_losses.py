@@ -3,7 +3,6 @@
 import functools
 import pathlib
 import re
-import runpy
 
 import equinox as eqx
 import jax
@@ -15,6 +14,7 @@ import scipy.special
 
 import riesz
 from riesz._features import along, bend, features
+from spoken import check_sentence, run_page
 
 random = np.random.default_rng(0)
 x = jnp.linspace(0.0, 1.0, 40)
@@ -740,9 +740,7 @@ WRONG = [
 
 @pytest.mark.parametrize("call, error, message", [case[1:] for case in WRONG], ids=[case[0] for case in WRONG])
 def test_a_wrong_call_is_answered_with_one_sentence(call, error, message):
-    with pytest.raises(error, match="^" + message) as caught:
-        call()
-    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
+    check_sentence(call, error, f"^{message}")
 
 
 # ---------------------------------------------------------------------------------------------------------- docs
@@ -751,9 +749,7 @@ PAGE = (pathlib.Path(__file__).parents[1] / "docs/losses.md").read_text()
 
 
 def test_the_examples_of_the_losses_page_run(tmp_path):
-    path = tmp_path / "losses.py"
-    path.write_text("\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)))
-    names = runpy.run_path(str(path))
+    names = run_page("docs/losses.md", tmp_path)
     np.testing.assert_allclose(names["galerkin"].loss, -1 / 6, rtol=1e-10)
     np.testing.assert_allclose(names["galerkin"].function(0.3), 0.21, rtol=1e-8)
     for name in ("robust", "counts", "classes", "both", "estimate", "likelihood", "energy", "system"):

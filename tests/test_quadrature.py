@@ -4,7 +4,6 @@ import inspect
 import math
 import pathlib
 import re
-import runpy
 
 import equinox as eqx
 import jax
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 
 import riesz
+from spoken import check_sentence, code, run_page
 
 key = jax.random.key(0)
 TRIANGLE = [(0.0, 0.0), (2.0, 0.5), (0.5, 1.5)]
@@ -436,12 +436,7 @@ CALLS = [
 
 @pytest.mark.parametrize(("call", "error", "pattern"), [pytest.param(*rest, id=name) for name, *rest in CALLS])
 def test_a_wrong_call_is_answered_with_one_sentence(call, error, pattern):
-    with pytest.raises(error, match=pattern) as caught:
-        call()
-    message = str(caught.value)
-    assert "\n" not in message
-    assert message.endswith(".") and not message.endswith("..")
-    assert len(message) <= 250
+    check_sentence(call, error, pattern)
 
 
 class TestDocs:
@@ -456,10 +451,8 @@ class TestDocs:
             assert set(arguments.split(", ")) <= set(parameters)
 
     def test_its_examples_run_and_show_every_measure(self, tmp_path):
-        program = "\n".join(re.findall(r"```python\n(.*?)```", self.page, re.DOTALL))
-        path = tmp_path / "measures.py"
-        path.write_text(program)
-        names = runpy.run_path(str(path))
+        program = code("docs/measures.md")
+        names = run_page("docs/measures.md", tmp_path)
         measures = {name: value for name, value in names.items() if isinstance(value, riesz._measures.AbstractMeasure)}
         shown = {call for call in re.findall(r"riesz\.(\w+)\(", program) if hasattr(riesz._measures, call)}
         assert shown == set(self.names)
