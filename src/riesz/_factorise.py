@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from . import _check
 from ._filters import AbstractFilter
 from ._types import Rows, Vector
 
@@ -37,13 +38,32 @@ class AbstractFactorised(eqx.Module):
     def norm(self, r: jax.Array, c: Vector, filter: AbstractFilter) -> jax.Array:
         """|Psi f(G) (Psi^T r + c)|, without forming coefficients that would cancel."""
 
+    @property
+    def noise(self) -> jax.Array:
+        """The size below which its eigenvalues are rounding: here, that of a matrix which was squared."""
+        return jnp.finfo(self.eigenvalues.dtype).eps * jnp.max(self.eigenvalues)
+
     def length(self, delta: Vector) -> jax.Array:
         """The length of coefficients in the coordinates in which the filter acts."""
         return jnp.linalg.norm(delta)
 
 
 class AbstractFactorisation(eqx.Module):
-    """A way to factorise rows."""
+    """A way to factorise rows, and to have them assembled."""
+
+    @property
+    def at_once(self) -> int | None:
+        """How many points at a time rows are assembled for; None for all of them."""
+        return None
+
+    @property
+    def stores(self) -> bool:
+        """Whether all rows are stored; otherwise they come as `Streamed` rows, which know their products."""
+        return True
+
+    def in_chunks(self, chunk: int) -> "AbstractFactorisation":
+        """The same factorisation with rows assembled in chunks of points, where it can."""
+        return self
 
     @abc.abstractmethod
     def __call__(self, psi: Rows) -> AbstractFactorised:
@@ -73,6 +93,11 @@ class SingularValues(AbstractFactorised):
     def eigenvalues(self) -> jax.Array:
         """s^2."""
         return self.s**2
+
+    @property
+    def noise(self) -> jax.Array:
+        """Singular values are resolved, so their squares are twice as deep."""
+        return jnp.finfo(self.s.dtype).eps ** 2 * jnp.max(self.eigenvalues)
 
     def project(self, r: jax.Array, filter: AbstractFilter) -> Vector:
         """V s f(s^2) U^T r: no squaring of the condition number."""
@@ -106,7 +131,26 @@ class QRSVD(AbstractFactorisation):
     """QR of the rows (of their transpose where rows are fewer than parameters), then the SVD of R.
 
     The default: it keeps the small singular values, on which the last digits of a solution depend.
+
+    **Arguments:**
+
+    - `chunk`: assemble the rows for so many points at a time, which takes less memory and more time.
     """
+
+    chunk: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        if self.chunk is not None:
+            _check.count("chunk", self.chunk)
+
+    @property
+    def at_once(self) -> int | None:
+        """The chunk."""
+        return self.chunk
+
+    def in_chunks(self, chunk: int) -> "QRSVD":
+        """The weighted rows are stored, but not the rows before weighting, nor what assembling them needs."""
+        return QRSVD(chunk)
 
     def __call__(self, psi: Rows) -> SingularValues:
         """Psi = Q R = (Q U) diag(s) V^T."""
@@ -131,6 +175,11 @@ class ScaledSystem(AbstractFactorised):
         """Those of S^-1 G S^-1."""
         return self.inner.eigenvalues
 
+    @property
+    def noise(self) -> jax.Array:
+        """That of the scaled system."""
+        return self.inner.noise
+
     def project(self, r: jax.Array, filter: AbstractFilter) -> Vector:
         """S^-1 f(S^-1 G S^-1) S^-1 Psi^T r."""
         return self.inner.project(r, filter) / self.scale
@@ -154,6 +203,16 @@ class Scaled(AbstractFactorisation):
     scale: jax.Array
     factorisation: AbstractFactorisation = QRSVD()
 
+    @property
+    def at_once(self) -> int | None:
+        """As many as for the other factorisation."""
+        return self.factorisation.at_once
+
+    @property
+    def stores(self) -> bool:
+        """Whether the other factorisation does."""
+        return self.factorisation.stores
+
     def __call__(self, psi: Rows) -> ScaledSystem:
         """Factorise Psi S^-1."""
         return ScaledSystem(self.factorisation(psi / self.scale[None, :]), self.scale)
@@ -162,7 +221,8 @@ class Scaled(AbstractFactorisation):
 class Eigenvalues(AbstractFactorised):
     """G = Psi^T Psi, or the kernel matrix Psi Psi^T where that is smaller, as vectors diag(lambda) vectors^T."""
 
-    psi: jax.Array
+    psi: Any
+    """An array, or `Streamed` rows."""
     spectrum: jax.Array
     vectors: jax.Array
 
@@ -204,7 +264,36 @@ class Gram(AbstractFactorisation):
 
     Two to three times faster than `QRSVD`, but it squares the condition number: eigenvalues of G below
     about 1e-16 of the largest are noise, where `QRSVD` resolves them down to 1e-32.
+
+    **Arguments:**
+
+    - `chunk`: never store the rows: G is summed over chunks of so many points, and products with the rows are
+      derivatives along a direction. The memory is that of G and of one chunk; the time about twice as long.
+
+    ```python
+    riesz.nhb(factorisation=riesz.Gram(chunk=1024))
+    ```
     """
+
+    chunk: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        if self.chunk is not None:
+            _check.count("chunk", self.chunk)
+
+    @property
+    def at_once(self) -> int | None:
+        """The chunk."""
+        return self.chunk
+
+    @property
+    def stores(self) -> bool:
+        """Only without chunks."""
+        return self.chunk is None
+
+    def in_chunks(self, chunk: int) -> "Gram":
+        """The rows are not stored."""
+        return Gram(chunk)
 
     def __call__(self, psi: Rows) -> Eigenvalues:
         """Form the smaller of Psi^T Psi and Psi Psi^T and diagonalise it."""

@@ -20,8 +20,8 @@ class Features(eqx.Module):
 
     values: jax.Array
     """z, of shape (m, ...): one z_j a point, in the shape that the operator gave it."""
-    rows: jax.Array
-    """dz/dtheta, of shape (m, p, d), with z_j flattened to R^p."""
+    rows: jax.Array | None
+    """dz/dtheta, of shape (m, p, d), with z_j flattened to R^p; None where they are assembled in chunks."""
 
 
 def evaluate(D: Parametrisation, operator: Operator, theta: Vector, x: jax.Array) -> jax.Array:

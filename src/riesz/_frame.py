@@ -9,14 +9,15 @@ import jax
 import jax.numpy as jnp
 
 from . import _check
-from ._factorise import AbstractFactorisation
-from ._features import evaluate, features, flat
+from ._factorise import QRSVD, AbstractFactorisation
+from ._features import Features, evaluate, features
 from ._filters import AbstractFilter, Floor
 from ._inner_product import L2, AbstractInnerProduct, AbstractMetric
 from ._integral import AbstractLoss, check_problem
 from ._measures import Points
-from ._tangent import Differential, TangentSpace
-from ._types import Parametrisation, Vector
+from ._streamed import Streamed, pull
+from ._tangent import Block, Differential, TangentSpace
+from ._types import Operator, Parametrisation, Vector
 
 
 class Sample(eqx.Module):
@@ -78,11 +79,37 @@ class Frame:
             other.__dict__["W"] = eqx.tree_at(lambda space: space.filter, self.W, filter)
         return other
 
+    @property
+    def _how(self) -> AbstractFactorisation:
+        return QRSVD() if self.factorisation is None else self.factorisation
+
+    @property
+    def chunk(self) -> int | None:
+        """How many points at a time rows are assembled for; None for all of them."""
+        return self._how.at_once
+
+    def assemble(self, operator: Operator, x: jax.Array) -> Features:
+        """Values at the points, and rows unless they are assembled in chunks."""
+        if self.chunk is None:
+            return features(self.D, operator, self.theta, x)
+        return Features(evaluate(self.D, operator, self.theta, x), None)
+
+    def streamed(self, blocks: tuple[Block, ...]) -> Streamed | None:
+        """The rows of blocks where they are assembled in chunks."""
+        return None if self.chunk is None else Streamed(self.D, self.theta, blocks, self.chunk)
+
+    def psi(self, blocks: tuple[Block, ...]) -> Any:
+        """The weighted rows of blocks: an array, or their products where the factorisation needs no more."""
+        streamed = self.streamed(blocks)
+        if streamed is None:
+            return jnp.concatenate([block.weighted for block in blocks])
+        return streamed.stored if self._how.stores else streamed
+
     @cached_property
-    def features(self):
+    def features(self) -> tuple[Features, ...]:
         """Values and rows of every term: the one Jacobian of a step."""
         terms = zip(self.loss.terms, self.sample.terms, strict=True)
-        return tuple(features(self.D, term.operator, self.theta, over.x) for term, over in terms)
+        return tuple(self.assemble(term.operator, over.x) for term, over in terms)
 
     @property
     def _has_features(self) -> bool:
@@ -125,15 +152,12 @@ class Frame:
         weighted = [
             over.weights[:, None] * slope for over, slope in zip(self.sample.terms, differential.slopes, strict=True)
         ]
-        if self._has_features:
+        if self._has_features and self.chunk is None:
             parts = zip(self.features, weighted, strict=True)
             return sum(jnp.einsum("mpd,mp->d", feats.rows, slope) for feats, slope in parts)  # type: ignore[return-value]
-
-        def values(theta: Vector) -> list[jax.Array]:
-            terms = zip(self.loss.terms, self.sample.terms, strict=True)
-            return [flat(evaluate(self.D, term.operator, theta, over.x)) for term, over in terms]
-
-        return jax.vjp(values, self.theta)[1](weighted)[0]
+        terms = zip(self.loss.terms, self.sample.terms, weighted, strict=True)
+        pulled = [pull(self.D, term.operator, self.theta, over.x, slope, self.chunk) for term, over, slope in terms]
+        return jnp.sum(jnp.stack(pulled), axis=0)
 
     @cached_property
     def gradient(self) -> Vector:

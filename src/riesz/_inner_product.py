@@ -45,7 +45,8 @@ class AbstractInnerProduct(AbstractMetric):
 
     def space(self, frame: "Frame", over: Points | None) -> TangentSpace:
         """The tangent space at theta with this inner product."""
-        return TangentSpace(self.blocks(frame, over), frame.filter, frame.factorisation)
+        blocks = self.blocks(frame, over)
+        return TangentSpace(blocks, frame.filter, frame.factorisation, frame.psi(blocks))
 
 
 class L2(AbstractInnerProduct):
@@ -121,7 +122,7 @@ class InnerProduct(AbstractInnerProduct):
         return tuple(self._block(frame, points) for points in (frame.sample.terms if over is None else (over,)))
 
     def _block(self, frame: "Frame", over: Points) -> Block:
-        feats = features(frame.D, self.operator, frame.theta, over.x)
+        feats = frame.assemble(self.operator, over.x)
         if self.density is None:
             return Block(self.operator, over, feats, None, None)
         form: jax.Array = Integral(self.density, over, self.operator).curvature(feats.values, over)

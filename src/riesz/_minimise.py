@@ -47,6 +47,7 @@ def minimise(
     checkpoint: Checkpoint | str | os.PathLike | None = None,
     log: Any = None,
     throw: bool = True,
+    memory: float | None = None,
 ) -> Solution:
     r"""Minimise $L(\theta) = \mathcal{L}(D(\theta))$ from one start.
 
@@ -67,6 +68,9 @@ def minimise(
     - `checkpoint`: a folder, or a `riesz.Checkpoint`, to save the run in; the same call goes on where it was.
     - `log`: a file for a line of JSON a step, a `riesz.TensorBoard`, or a list of logs.
     - `throw`: raise `riesz.SolveError` for failures; never for limits, callbacks or Ctrl-C.
+    - `memory`: the bytes that a step may take; by default 80 % of what is available. Where more is predicted, rows are
+      assembled in chunks, or `Gram` is used without storing them, with a note in the log "riesz" of what that costs;
+      where nothing fits, a `MemoryError` comes before the first step.
 
     **Returns:** a `Solution`: the best parameters `theta`, their `loss` and `function`, the `last` parameters,
     the `result`, the number of `steps` and the `history`.
@@ -80,7 +84,7 @@ def minimise(
     if callback is not None:
         _check.function("callback", callback)
     problem, key, options = prepare(
-        loss, D, theta0, method, max_steps, target, tolerance, max_seconds, metrics, key, progress
+        loss, D, theta0, method, max_steps, target, tolerance, max_seconds, metrics, key, progress, memory
     )
     saved, logs = as_checkpoint(checkpoint), as_logs(log)
     with _bar(progress, options["max_steps"], "step") as bar, wish_to_stop() as wish:
@@ -147,6 +151,7 @@ def minimise_many(
     key: Key | None = None,
     progress: bool | str = "auto",
     threads: int | None = None,
+    memory: float | None = None,
 ) -> Solution:
     """Minimise from many starts with one compiled program, on all cores.
 
@@ -159,6 +164,7 @@ def minimise_many(
     - `thetas`: the starts, of shape (n, d).
     - `max_seconds`: the time limit for all starts together.
     - `threads`: how many starts run at once; the number of cores by default.
+    - `memory`: the bytes for all starts that run at once.
 
     **Returns:** a `Solution` with a leading axis: theta (n, d), steps (n,), result (n,), and every column of the
     history (n, longest + 1), where a stopped start's last value is carried forward. All starts see the same draws.
@@ -169,10 +175,10 @@ def minimise_many(
     ```
     """
     thetas = check_start(thetas, 2, "thetas")
+    workers = min(_check.count("threads", os.cpu_count() or 1 if threads is None else threads), len(thetas))
     problem, key, options = prepare(
-        loss, D, thetas[0], method, max_steps, target, tolerance, max_seconds, metrics, key, progress
+        loss, D, thetas[0], method, max_steps, target, tolerance, max_seconds, metrics, key, progress, memory, workers
     )
-    workers = _check.count("threads", os.cpu_count() or 1 if threads is None else threads)
 
     def work(runs: list[Run], waiting: Any, lock: Any, wish: threading.Event, bar: Any, began: float) -> None:
         while not wish.is_set():

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from . import _check
+from ._budget import fitted
 from ._features import evaluate
 from ._inner_product import AbstractMetric, GaussNewton, InnerProduct
 from ._integral import AbstractLoss, Integral, check_problem, check_term
@@ -126,7 +127,7 @@ def _check_metric(name: str, metric: AbstractMetric, loss: AbstractLoss, D: Any,
 
 def prepare(
     loss: Any, D: Any, theta: jax.Array, method: Any, max_steps: Any, target: Any, tolerance: Any,
-    max_seconds: Any, metrics: Any, key: Any, progress: Any,
+    max_seconds: Any, metrics: Any, key: Any, progress: Any, memory: Any, at_once: int = 1,
 ) -> tuple[Problem, Any, dict[str, Any]]:  # fmt: skip
     """Check everything before anything is compiled; `theta` is one start."""
     if method is not None and not isinstance(method, str):
@@ -150,4 +151,5 @@ def prepare(
         "metrics": checked,
     }
     _check_precision(theta.dtype)
+    chosen = fitted(loss, D, theta, chosen, key, memory, at_once)
     return Problem(loss, D, Safeguard(chosen), drawn), key if drawn else None, options

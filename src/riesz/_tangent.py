@@ -1,6 +1,7 @@
 """Tangent spaces: the weighted rows Psi of the generating system psi, factorised once."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -72,6 +73,12 @@ class Block(eqx.Module):
         weights = jnp.sqrt(self.over.weights).reshape(-1, *[1] * (z.ndim - 1))
         return (weights * root).reshape(-1, *z.shape[2:])
 
+    @property
+    def weighted(self) -> Rows:
+        """Its rows, weighted, where they are stored."""
+        assert self.features.rows is not None
+        return self.weigh(self.features.rows)
+
 
 def lift(blocks: tuple[Block, ...], differential: Differential) -> tuple[jax.Array | None, Differential | None]:
     """Split L' into what is an inner product with given rows, and a rest that stays a covector.
@@ -102,7 +109,8 @@ class TangentSpace(eqx.Module):
     """
 
     blocks: tuple[Block, ...]
-    psi: jax.Array
+    psi: Any
+    """Psi: an array, or `Streamed` rows, which know its products."""
     factorised: AbstractFactorised
     filter: AbstractFilter
 
@@ -111,9 +119,10 @@ class TangentSpace(eqx.Module):
         blocks: tuple[Block, ...],
         filter: AbstractFilter,
         factorisation: AbstractFactorisation | None = None,
+        psi: Any = None,
     ):
         self.blocks = blocks
-        self.psi = jnp.concatenate([block.weigh(block.features.rows) for block in blocks])
+        self.psi = jnp.concatenate([block.weighted for block in blocks]) if psi is None else psi
         self.factorised = (factorisation or QRSVD())(self.psi)
         self.filter = filter
 

@@ -1,5 +1,7 @@
 """Auto: damped Gauss-Newton steps along a path that bends with the manifold, with nothing to tune."""
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -7,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import _check
-from .._factorise import Scaled
+from .._factorise import QRSVD, AbstractFactorisation, Scaled
 from .._filters import Shift
 from .._frame import Frame, Sample, draw_sample
 from .._inner_product import AbstractMetric, GaussNewton
@@ -74,6 +76,7 @@ class Auto(AbstractMethod):
 
     radius: jax.Array = eqx.field(converter=_check.leaf, default=1.0)
     retraction: SecondOrder = eqx.field(default_factory=lambda: SecondOrder(0.75, 2))
+    factorisation: AbstractFactorisation = eqx.field(default_factory=QRSVD)
 
     def init(self, theta: Vector) -> AutoState:
         """Nothing is known yet."""
@@ -88,6 +91,10 @@ class Auto(AbstractMethod):
     def shortened(self, factor: jax.Array) -> AbstractMethod:
         """Auto shortens its own steps."""
         return self
+
+    def refactorised(self, change: Callable[[AbstractFactorisation], AbstractFactorisation]) -> AbstractMethod:
+        """Auto with another factorisation of its scaled rows."""
+        return dataclasses.replace(self, factorisation=change(self.factorisation))
 
     @property
     def metrics(self) -> dict[str, AbstractMetric]:
@@ -104,7 +111,7 @@ class Auto(AbstractMethod):
         """One Jacobian, one factorisation; where speeds are due, a JVP of the rows. Dampings are tried in turn."""
         rounding = jnp.finfo(theta.dtype)
         here, speed, measured, covector = self._frame(loss, D, theta, state, sample)
-        floor = rounding.eps**2 * jnp.max(here.W.factorised.eigenvalues) + rounding.tiny
+        floor = here.W.factorised.noise + rounding.tiny
         # What a full Gauss-Newton step is predicted to gain.
         gain = here.replace(Shift(floor)).gradient_norm ** 2 / 2
         noise = 4 * rounding.eps * _magnitude(here)
@@ -171,7 +178,7 @@ class Auto(AbstractMethod):
         measurement: they matter most while the tangent space is new, and measuring costs more than the Jacobian.
         """
         least = Shift(jnp.finfo(theta.dtype).tiny)
-        plain = Frame(loss, D, theta, sample, W=GaussNewton(), filter=least)
+        plain = Frame(loss, D, theta, sample, W=GaussNewton(), filter=least, factorisation=self.factorisation)
         blocks = GaussNewton().blocks(plain, None)
         covector = plain.covector(plain.differential)
 
@@ -182,7 +189,8 @@ class Auto(AbstractMethod):
         due = (state.k == 1) | (state.turned > SELDOM * state.measured)
         speed = jax.lax.cond(due, measure, lambda: state.speed)
         measured = jnp.where(due, state.turned, state.measured)
-        return plain.replace(least, Scaled(scale(plain, blocks, speed))), speed, measured, covector
+        scaled = Scaled(scale(plain, blocks, speed), self.factorisation)
+        return plain.replace(least, scaled), speed, measured, covector
 
 
 def _tenfold(times: jax.Array, dtype: Any) -> jax.Array:

@@ -1,6 +1,7 @@
 """What a method is: three verbs. What a scheme is: a method that holds choices."""
 
 import abc
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -8,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import _check
-from .._factorise import AbstractFactorisation
+from .._factorise import QRSVD, AbstractFactorisation
 from .._filters import AbstractFilter
 from .._frame import Frame, Sample, draw_sample
 from .._inner_product import AbstractInnerProduct, AbstractMetric
@@ -46,6 +47,10 @@ class AbstractMethod(eqx.Module):
     @abc.abstractmethod
     def shortened(self, factor: jax.Array) -> "AbstractMethod":
         """The same method with its step sizes times a factor: how a safeguard retreats."""
+
+    def refactorised(self, change: Callable[[AbstractFactorisation], AbstractFactorisation]) -> "AbstractMethod":
+        """The same method with its factorisation changed, where it has one: how it is made to fit into memory."""
+        return self
 
     @abc.abstractmethod
     def at_rest(self, theta: Vector, state: Any) -> Any:
@@ -112,6 +117,12 @@ class AbstractScheme(AbstractMethod):
     def shortened(self, factor: jax.Array) -> AbstractMethod:
         """The same choices with shorter steps."""
         return eqx.tree_at(lambda m: m.choices.step_size, self, Shortened(self.choices.step_size, factor))
+
+    def refactorised(self, change: Callable[[AbstractFactorisation], AbstractFactorisation]) -> AbstractMethod:
+        """The same choices with another factorisation."""
+        changed = change(self.choices.factorisation or QRSVD())
+        none = lambda leaf: leaf is None
+        return eqx.tree_at(lambda m: m.choices.factorisation, self, changed, is_leaf=none)
 
     def at_rest(self, theta: Vector, state: State) -> State:
         """No momentum, the same k."""

@@ -1,5 +1,6 @@
 """The coordinates in which auto measures displacements: parameters by how fast they turn their tangent functions."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -7,13 +8,21 @@ import jax.numpy as jnp
 
 from .._features import features
 from .._frame import Frame
+from .._streamed import total
 from .._tangent import Block, lift
 from .._types import Vector
 
 
-def norms(rows: list[jax.Array]) -> jax.Array:
-    """The norms of the columns of several blocks of rows."""
-    return jnp.sqrt(sum(jnp.sum(part**2, axis=0) for part in rows))
+def norms(blocks: tuple[Block, ...], rows: Callable[[Block], jax.Array], chunk: int | None) -> jax.Array:
+    """The norms of the columns of the rows that a function of every block gives, a chunk of its points at a time."""
+    square = lambda block: jnp.sum(rows(block) ** 2, axis=0)
+    return jnp.sqrt(jnp.sum(jnp.stack([total(block, square, chunk) for block in blocks]), axis=0))
+
+
+def sizes(frame: Frame, blocks: tuple[Block, ...]) -> jax.Array:
+    """The norms of the tangent functions: from the rows where they are stored."""
+    streamed = frame.streamed(blocks)
+    return norms(blocks, lambda block: block.weighted, None) if streamed is None else streamed.norms
 
 
 def turning(frame: Frame, blocks: tuple[Block, ...], signs: Vector) -> jax.Array:
@@ -23,14 +32,14 @@ def turning(frame: Frame, blocks: tuple[Block, ...], signs: Vector) -> jax.Array
     $\frac1d \sum_j |\partial_j \psi_i|^2 / |\psi_j|^2$, along a direction that moves the function equally by every
     parameter. Zero for a linear model. It costs one JVP of the rows.
     """
-    size = norms([block.weigh(block.features.rows) for block in blocks])
+    size = sizes(frame, blocks)
     direction = signs / jnp.where(size > 0, size, jnp.inf)
 
     def turned(block: Block) -> jax.Array:
         rows: Any = lambda theta: features(frame.D, block.operator, theta, block.over.x).rows
         return block.weigh(jax.jvp(rows, (frame.theta,), (direction,))[1])
 
-    speed = norms([turned(block) for block in blocks]) / frame.theta.size**0.5
+    speed = norms(blocks, turned, frame.chunk) / frame.theta.size**0.5
     return jnp.where(jnp.isfinite(speed), speed, 0)
 
 
@@ -43,7 +52,7 @@ def scale(frame: Frame, blocks: tuple[Block, ...], speed: jax.Array) -> jax.Arra
     """
     rows, _ = lift(blocks, frame.differential)
     residual = jnp.linalg.norm(rows) if rows is not None else jnp.zeros((), speed.dtype)
-    size = norms([block.weigh(block.features.rows) for block in blocks])
+    size = sizes(frame, blocks)
     least = jnp.finfo(speed.dtype).eps ** 0.5 * size / jnp.where(residual > 0, residual, 1)
     rounding = speed.size * jnp.finfo(speed.dtype).eps
     matters = lambda effect: effect > rounding * jnp.max(effect)

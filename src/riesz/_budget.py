@@ -1,0 +1,159 @@
+"""The memory budget: what a step will need, what there is, and which factorisation fits into it.
+
+A step's memory is read off its traced program before anything is compiled (`_peak.peak`). With N rows, d parameters
+and numbers of b bytes, a natural method takes about
+
+- `QRSVD()`: b (3 N d + 7 d^2), which are the rows, the weighted rows, Q, and the SVD of R with its workspace,
+- `Gram()`: b (3 N d + 5 d^2), and `Gram(chunk=c)`: b (3 c p d + 6 d^2) with p rows a point,
+
+with d^2 replaced by N^2 where N < d, and with what assembling the rows takes on the way.
+"""
+
+import logging
+import math
+import os
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from . import _check
+from ._factorise import AbstractFactorisation, Gram
+from ._integral import AbstractLoss
+from ._peak import everything, peak
+from ._safeguard import Safeguard
+from ._scheme import AbstractMethod
+from ._types import Parametrisation, Vector
+
+log = logging.getLogger("riesz")
+
+SHARE = 0.8
+"""Of the memory that is available now, what a run may take."""
+CHUNKS = (4096, 1024, 256, 64, 16)
+"""Points at a time, the most first: larger chunks are hardly faster, smaller ones hardly smaller."""
+COPIES = 32
+"""No step takes so many copies of its rows, so where they would fit there is nothing to trace."""
+
+Change = Callable[[AbstractFactorisation], AbstractFactorisation]
+
+
+def available() -> float:
+    """The bytes that a new array could take: what the system and the control group leave; infinite where unknown."""
+    return min(_free_on_the_system(), _free_in_the_group())
+
+
+def _free_on_the_system() -> float:
+    try:
+        lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
+        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        pass
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return math.inf
+
+
+def _free_in_the_group(root: str = "/sys/fs/cgroup") -> float:
+    try:
+        limit, used = (pathlib.Path(root, name).read_text().strip() for name in ("memory.max", "memory.current"))
+        return math.inf if limit == "max" else float(max(int(limit) - int(used), 0))
+    except (OSError, ValueError):
+        return math.inf
+
+
+def predicted(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: AbstractMethod, key: Any = None) -> int:
+    """The bytes that one step of a method takes at most: traced, not compiled."""
+    guarded = Safeguard(method)
+
+    def step(loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any) -> Any:
+        sample = guarded.draw(loss, D, theta, key)
+        return guarded.step(loss, D, theta, guarded.init(theta), sample)
+
+    return peak(eqx.filter_make_jaxpr(step)(loss, D, theta, key)[0].jaxpr)
+
+
+def _surely_fits(
+    loss: AbstractLoss, D: Parametrisation, theta: Vector, method: AbstractMethod, key: Any, limit: float
+) -> bool:
+    """Whether many copies of everything fit, by one point's program: spares small problems a second tracing."""
+    drawing, sample = jax.make_jaxpr(lambda: method.draw(loss, D, theta, key), return_shape=True)()
+    if sample.W is not None or sample.X is not None:
+        return False
+    numbers = theta.size**2 + everything(drawing.jaxpr)
+    for term, over in zip(loss.terms, sample.terms, strict=True):
+        point = jax.ShapeDtypeStruct(over.x.shape[1:], over.x.dtype)
+        program = jax.make_jaxpr(lambda theta, x, term=term: term.operator(D(theta))(x))(theta, point)
+        p = sum(math.prod(v.aval.shape) for v in program.jaxpr.outvars)
+        numbers += over.x.shape[0] * (p * theta.size + everything(program.jaxpr))
+    return COPIES * numbers * theta.dtype.itemsize <= limit
+
+
+def _rungs() -> Iterator[tuple[Callable[[int], Change], str]]:
+    """Ways to need less, the best first, each as a function of the chunk, with what it costs."""
+    yield (
+        lambda chunk: lambda chosen: chosen.in_chunks(chunk),
+        "rows are assembled {chunk} points at a time: this costs time, but no accuracy",
+    )
+    yield (
+        lambda chunk: lambda _: Gram(chunk),
+        "riesz.Gram(chunk={chunk}) is used, without storing rows: this squares the condition number, so that "
+        "eigenvalues of G below {lost:.0e} of the largest are noise, where QRSVD resolves {kept:.0e}",
+    )
+
+
+def fitted(
+    loss: AbstractLoss,
+    D: Parametrisation,
+    theta: Vector,
+    method: AbstractMethod,
+    key: Any,
+    memory: Any,
+    at_once: int = 1,
+) -> AbstractMethod:
+    """The method itself where a step fits into memory, else one that does, with a note in the log.
+
+    **Arguments:**
+
+    - `memory`: bytes for all runs together; None for a share of what is available.
+    - `at_once`: how many runs share it.
+    """
+    if memory is not None:
+        _check.scalar("memory", memory, above=0.0)
+    limit = (SHARE * available() if memory is None else float(memory)) / at_once
+    if limit == math.inf or _surely_fits(loss, D, theta, method, key, limit):
+        return method
+    need = lambda method: predicted(loss, D, theta, method, key)
+    first = least = need(method)
+    if first <= limit:
+        return method
+    most = max(over.x.shape[0] for over in jax.eval_shape(lambda: loss.draw(key, D, theta)))
+    chunks = [chunk for chunk in CHUNKS if chunk < most] or [1]
+    for change, cost in _rungs():
+        in_chunks = lambda chunk, change=change: method.refactorised(change(chunk))
+        smallest = need(in_chunks(chunks[-1]))
+        least = min(least, smallest)
+        if smallest > limit:
+            continue
+        chunk, now = next(
+            (chunk, now) for chunk in chunks for now in [need(in_chunks(chunk))] if now <= limit or chunk == chunks[-1]
+        )
+        eps = float(jax.numpy.finfo(theta.dtype).eps)
+        costs = cost.format(chunk=chunk, lost=eps, kept=eps**2)
+        log.warning("A step would take %s of %s, so %s (%s).", _size(first), _size(limit), costs, _size(now))
+        return in_chunks(chunk)
+    raise MemoryError(
+        f"A step takes {_size(first)}, and {_size(least)} at least, but memory is limited to {_size(limit)}"
+        f"{f' for each of {at_once} runs' if at_once > 1 else ''}: use fewer points, riesz.minibatch, a smaller model, "
+        "or a larger memory=."
+    )
+
+
+def _size(count: float) -> str:
+    """Bytes for people."""
+    for unit, power in (("GB", 9), ("MB", 6), ("kB", 3)):
+        if count >= 10**power:
+            return f"{count / 10**power:.3g} {unit}"
+    return f"{count:.0f} bytes"
