@@ -292,6 +292,12 @@ def test_the_callback_stops_the_run(full):
     np.testing.assert_array_equal(solution.history["loss"], full.history["loss"][: solution.steps + 1])
 
 
+@pytest.mark.parametrize("true", [np.True_, jnp.asarray(True), np.array(True)], ids=["scalar", "jax", "numpy"])
+def test_a_comparison_of_arrays_stops_a_run(true):
+    assert fit(42, callback=lambda steps, solution: true).steps == 1
+    assert fit(42, callback=lambda steps, solution: ~true).steps == 42
+
+
 @pytest.mark.parametrize("answer", [None, False, 0, "go on", []])
 def test_only_true_stops(answer):
     assert fit(5, callback=lambda step, solution: answer).result is Result.STEP_LIMIT

@@ -31,6 +31,12 @@ def _bar(progress: Any, total: int, unit: str) -> Any:
     return tqdm(total=total, unit=unit, disable=disable, dynamic_ncols=True)
 
 
+def _is_true(answer: Any) -> bool:
+    """Whether a callback says stop: True itself, or NumPy's or JAX's, as comparisons of arrays give it."""
+    boolean = isinstance(answer, bool) or (getattr(answer, "shape", None) == () and answer.dtype == bool)
+    return boolean and bool(answer)
+
+
 def minimise(
     loss: AbstractLoss,
     D: Parametrisation,
@@ -106,7 +112,7 @@ def minimise(
                     bar.update(record.steps - bar.n)
                     bar.set_postfix(loss=f"{record.loss:.3e}", refresh=False)
                     keep()
-                    if callback is not None and callback(record.steps, run.solution()) is True:
+                    if callback is not None and _is_true(callback(record.steps, run.solution())):
                         run.stop(Result.STOPPED_BY_CALLBACK)
             except KeyboardInterrupt:
                 run.stop(Result.INTERRUPTED)

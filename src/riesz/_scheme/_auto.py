@@ -128,7 +128,7 @@ class Auto(AbstractMethod):
             return Trial(landing, loss.value(D(landing.theta), sample.terms), predicted)
 
         def good(trial: Trial) -> jax.Array:
-            finite = jnp.all(jnp.isfinite(trial.landing.theta))
+            finite = jnp.all(jnp.isfinite(trial.landing.theta)) & jnp.isfinite(trial.loss)
             return finite & (trial.loss <= highest - DECREASE * trial.predicted)
 
         def unfinished(carry: Any) -> jax.Array:
@@ -144,13 +144,16 @@ class Auto(AbstractMethod):
         tries, trial = jax.lax.while_loop(unfinished, harder, (jnp.zeros((), int), untried))
 
         accepted = ~retreat & good(trial)
+        # Not finite however damped: derivatives here are not. The safeguard sees such a trial, and counts it.
+        lost = ~retreat & ~jnp.all(jnp.isfinite(trial.landing.theta))
         memory = _choose(
             (accepted, state.memory.moved(trial.landing.theta, trial.loss - here.value, noise)),
             (retreat, state.memory.retreated()),
+            (lost, state.memory),
             (True, state.memory.stayed()),
         ).settling(stationary & ~stranded)
         back, still = (Straight()(here, delta) for delta in (state.memory.best - theta, jnp.zeros_like(theta)))
-        landing = _choose((accepted, trial.landing), (retreat, back), (True, still))
+        landing = _choose((accepted | lost, trial.landing), (retreat, back), (True, still))
         damping = _choose(
             (retreat, 10 * jnp.maximum(state.damping, 1)),
             (True, _controlled(state.damping, tries, accepted, trial.landing.bending)),
