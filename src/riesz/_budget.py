@@ -1,14 +1,14 @@
 """The memory budget: what a step will need, what there is, and which factorisation fits into it.
 
-A step's memory is read off its traced program before anything is compiled (`_peak.peak`). With N rows, d parameters
-and numbers of b bytes, a natural method takes about
+A step's memory is read off its traced program before anything is compiled (`_peak.peak`). With N rows, d parameters,
+k = min(N, d), p rows a point and b bytes a number, a natural method takes about
 
-- `QRSVD()`: b (3 N d + 7 d^2), which are the rows, the weighted rows, Q, and the SVD of R with its workspace,
-- `Gram()`: b (3 N d + 5 d^2), and `Gram(chunk=c)`: b (3 c p d + 6 d^2) with p rows a point,
-
-with d^2 replaced by N^2 where N < d, and with what assembling the rows takes on the way.
+- `QRSVD()`: b (3 N d + 7 k^2), which are the rows, the weighted rows, Q, and the SVD of R with its workspace;
+- `QRSVD(chunk=c)`: b (2 N d + 7 k^2), without the rows before weighting;
+- `Gram()`: b (3 N d + 5 k^2), and `Gram(chunk=c)`: b (3 c p d + 6 k^2).
 """
 
+import functools
 import logging
 import math
 import os
@@ -29,8 +29,8 @@ from ._types import Parametrisation, Vector
 
 log = logging.getLogger("riesz")
 
-SHARE = 0.8
-"""Of the memory that is available now, what a run may take."""
+SHARE = 0.7
+"""Of the memory that is available now, what a prediction may reach: the compiler may take 1.4 times as much."""
 CHUNKS = (4096, 1024, 256, 64, 16)
 """Points at a time, the most first: larger chunks are hardly faster, smaller ones hardly smaller."""
 COPIES = 32
@@ -75,6 +75,14 @@ def predicted(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abs
     return peak(eqx.filter_make_jaxpr(step)(loss, D, theta, key)[0].jaxpr)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def _at_a_point(rest: Any, arrays: Any, theta: Vector, x: jax.Array) -> Any:
+    """(A D(theta))(x): only ever traced, and by `jit`, which remembers, so that a second run traces nothing here."""
+    leaves, shape = rest
+    operator, D = eqx.combine(arrays, jax.tree.unflatten(shape, leaves))
+    return operator(D(theta))(x)
+
+
 def _surely_fits(
     loss: AbstractLoss, D: Parametrisation, theta: Vector, method: AbstractMethod, key: Any, limit: float
 ) -> bool:
@@ -85,7 +93,9 @@ def _surely_fits(
     numbers = theta.size**2 + everything(drawing.jaxpr)
     for term, over in zip(loss.terms, sample.terms, strict=True):
         point = jax.ShapeDtypeStruct(over.x.shape[1:], over.x.dtype)
-        program = jax.make_jaxpr(lambda theta, x, term=term: term.operator(D(theta))(x))(theta, point)
+        arrays, rest = eqx.partition((term.operator, D), eqx.is_array)
+        leaves, shape = jax.tree.flatten(rest)
+        program = _at_a_point.trace((tuple(leaves), shape), arrays, theta, point).jaxpr
         p = sum(math.prod(v.aval.shape) for v in program.jaxpr.outvars)
         numbers += over.x.shape[0] * (p * theta.size + everything(program.jaxpr))
     return COPIES * numbers * theta.dtype.itemsize <= limit
