@@ -126,6 +126,31 @@ def test_saves_as_often_as_asked(tmp_path):
     assert names() == [0, 1, 2, 4, 8, 16, 32, 64, 90]
 
 
+def test_a_full_disk_ends_no_run(tmp_path, monkeypatch, caplog):
+    """Neither while it lasts nor at the end; what could be saved before is what the next call goes on from."""
+    full = lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+
+    def fill(steps, solution):
+        monkeypatch.setattr("riesz._checkpoint.write", full if steps >= 16 else write)
+
+    with caplog.at_level(logging.ERROR, "riesz"):
+        solution = fit(checkpoint=Checkpoint(tmp_path, steps=1, keep=9), callback=fill)
+    assert_same(solution, fit())
+    assert "The checkpoint cannot be saved (No space left on device); the run goes on." in caplog.text
+    assert sorted(int(path.name[5:17]) for path in tmp_path.glob("*.npz")) == [0, 1, 2, 4, 8, 16]
+    monkeypatch.undo()
+    assert_same(fit(checkpoint=tmp_path), fit())
+
+
+def test_a_folder_that_cannot_be_written_to_is_an_error_at_the_start(tmp_path, monkeypatch):
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("riesz._checkpoint.write", full)
+    with pytest.raises(OSError, match="No space left"):
+        fit(checkpoint=tmp_path)
+
+
 def test_numpy_opens_a_checkpoint(tmp_path):
     solution = fit(checkpoint=tmp_path)
     with np.load(tmp_path / "step-000000000090.npz", allow_pickle=False) as file:

@@ -88,6 +88,34 @@ def test_a_lost_log_is_written_again(tmp_path):
     assert_holds(path, fit(log=path, checkpoint=tmp_path))
 
 
+class Stubborn(riesz.JSONLines):
+    """A log on a disk that is full at times, after half of what should be written."""
+
+    def write(self, rows):
+        file = self._file
+        if rows and rows[-1]["step"] in (8, 16):
+
+            class Half:
+                fileno, truncate = file.fileno, file.truncate
+
+                def write(self, content):
+                    file.write(content[: len(content) // 2])
+                    raise OSError(28, "No space left on device")
+
+            self._file = Half()
+        try:
+            super().write(rows)
+        finally:
+            self._file = file
+
+
+def test_a_full_disk_ends_no_run_and_leaves_no_half_line(tmp_path, caplog):
+    with caplog.at_level(logging.ERROR, "riesz"):
+        solution = fit(log=Stubborn(tmp_path / "log.jsonl"))
+    assert caplog.text.count("The log cannot be written (No space left on device); the run goes on.") == 2
+    assert_holds(tmp_path / "log.jsonl", solution)
+
+
 def test_several_logs(tmp_path):
     solution = fit(5, log=[tmp_path / "a.jsonl", riesz.JSONLines(tmp_path / "b.jsonl")])
     assert_holds(tmp_path / "a.jsonl", solution)

@@ -95,7 +95,7 @@ class Keeper:
         self.identity = identify(run.problem, theta0, run.key, run.record.carry, run.metrics)
         self.resumed = False
         """Whether there was a checkpoint to go on from."""
-        self._saved: Any = -1, None, time.monotonic()
+        self._saved: Any = 0, None, time.monotonic()
 
     def _path(self, steps: int) -> pathlib.Path:
         return self.folder / f"step-{steps:012d}.npz"
@@ -109,12 +109,17 @@ class Keeper:
         return self._saved[:2] == (self.run.record.steps, self.run.result)
 
     def due(self) -> bool:
-        """Whether it is time to save: by the steps made, by the clock, at the start, or at the end."""
+        """Whether it is time to save: by the steps made, by the clock, or at the end."""
         steps, _, clock = self._saved
         ended = self.run.result is not Result.RUNNING
         late = time.monotonic() - clock >= self.checkpoint.seconds
-        often = steps < 0 or self.run.record.steps - steps >= self.checkpoint.steps
+        often = self.run.record.steps - steps >= self.checkpoint.steps
         return not self.up_to_date and (ended or late or often)
+
+    def save_first(self) -> None:
+        """Save the start of a new run, so that it has a checkpoint from its first instant on."""
+        if not self.resumed:
+            self.save()
 
     def _note(self) -> None:
         self._saved = self.run.record.steps, self.run.result, time.monotonic()

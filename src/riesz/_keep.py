@@ -41,20 +41,35 @@ def kept(
         def keep() -> None:
             steps = run.record.steps
             for index, log in enumerate(logs):
-                log.write(list(rows(run.history(after=written[index]), written[index], steps)))
-                written[index] = steps
+                with _going_on("The log cannot be written"):
+                    log.write(list(rows(run.history(after=written[index]), written[index], steps)))
+                    written[index] = steps
             if keeper is not None and keeper.due():
-                keeper.save()
+                with _going_on("The checkpoint cannot be saved"):
+                    keeper.save()
 
+        # A folder that cannot be written to is an error at the start, and no reason to lose a run later.
+        if keeper is not None:
+            keeper.save_first()
         keep()
         try:
             yield keep
         finally:
             keep()
             if keeper is not None and not keeper.up_to_date:
-                keeper.save()
+                with _going_on("The checkpoint cannot be saved"):
+                    keeper.save()
             if run.result is not Result.RUNNING:
                 logger.info("After %d steps, loss %.6e: %s", run.record.steps, run.record.loss, run.result)
+
+
+@contextlib.contextmanager
+def _going_on(what: str) -> Iterator[None]:
+    """A full disk ends no run: it is told, and tried again after the next chunk."""
+    try:
+        yield
+    except OSError as error:
+        logger.error("%s (%s); the run goes on.", what, error.strerror or error)
 
 
 def _make(folder: pathlib.Path) -> None:

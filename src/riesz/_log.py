@@ -63,7 +63,7 @@ class JSONLines(AbstractLog):
         last, end = -1, 0
         if steps < 0 and self.path.exists():
             os.replace(self.path, self.path.with_name(self.path.name + ".old"))
-        self._file = open(self.path, "ab+")
+        self._file = open(self.path, "ab+", buffering=0)
         self._file.seek(0)
         for line in self._file:
             if _step(line) != last + 1 or last + 1 > steps:
@@ -73,9 +73,15 @@ class JSONLines(AbstractLog):
         return last
 
     def write(self, rows: Sequence[Row]) -> None:
-        """One write for all rows."""
-        self._file.write(b"".join(json.dumps(_plain(row)).encode() + b"\n" for row in rows))
-        self._file.flush()
+        """All rows, or none where the disk is full."""
+        content = memoryview(b"".join(json.dumps(_plain(row)).encode() + b"\n" for row in rows))
+        end = os.fstat(self._file.fileno()).st_size
+        try:
+            while content:
+                content = content[self._file.write(content) :]
+        except OSError:
+            self._file.truncate(end)
+            raise
 
     def close(self) -> None:
         """Close the file, with everything on the disk."""
