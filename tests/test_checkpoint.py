@@ -249,8 +249,10 @@ def saved(tmp_path_factory):
 
 
 def fresh_run():
-    arguments = (FITTING, D, THETA, "nhb", 90, None, None, None, None, None, False)
-    problem, key, options = prepare(*arguments)
+    problem, key, options = prepare(
+        FITTING, D, THETA, "nhb", 90, target=None, tolerance=None, max_seconds=None, metrics=None, key=None,
+        progress=False, memory=None,
+    )  # fmt: skip
     return Run(problem, THETA, key, **options)
 
 
