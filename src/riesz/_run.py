@@ -202,7 +202,7 @@ class Run:
         carry = _start(self.problem, theta, self.key)
         loss = float(carry.loss)
         columns = {name: np.zeros(0, dtype) for name, dtype in STEP_COLUMNS.items()}
-        columns |= {"loss": np.asarray(carry.loss)[None], "seconds": np.zeros(1)}
+        columns |= {"loss": np.array(carry.loss)[None], "seconds": np.zeros(1)}
         columns |= self._measured(jnp.broadcast_to(theta, (CHUNK, *theta.shape)), 1)
         if not np.isfinite(loss):
             result = Result.NONFINITE_INPUT
@@ -254,8 +254,10 @@ class Run:
         elapsed = time.perf_counter() - began
 
         made = int(carry.steps) - record.steps
+        host = jax.tree.map(np.asarray, log)
         result, each = CODES[int(carry.code)], elapsed / made
-        columns = {name: np.asarray(value)[:made] for name, value in vars(log).items() if name != "theta"}
+        # Copies: a view of a JAX array would keep the whole of it for as long as the history lives.
+        columns = {name: np.array(value[:made]) for name, value in vars(host).items() if name != "theta"}
         columns["seconds"] = record.seconds + each * np.arange(1, made + 1)
         columns |= self._measured(log.theta, made)
         reached = self._reached(columns)
@@ -281,7 +283,8 @@ class Run:
         """The metrics at the first `made` parameters."""
         if not self.metrics:
             return {}
-        return {k: np.asarray(v)[:made] for k, v in _measure(self.metrics, thetas, jnp.asarray(made)).items()}
+        found = _measure(self.metrics, thetas, jnp.asarray(made))
+        return {name: np.array(np.asarray(column)[:made]) for name, column in found.items()}
 
     def _reached(self, columns: dict[str, np.ndarray]) -> int | None:
         """The first iterate of a chunk at which every metric with a target has reached it."""
