@@ -1,5 +1,6 @@
 """Checkpoints: what goes on ends with the same bits; what is damaged or of another run is refused, in a sentence."""
 
+import hashlib
 import io
 import json
 import logging
@@ -373,8 +374,6 @@ def rewritten(content, change):
 
 def lie(content, old, new):
     """A checkpoint with a good checksum after bytes of the same length were replaced, as a forger would."""
-    import hashlib
-
     assert len(old) == len(new) and old in content
     body = content[:-64].replace(old, new)
     return body + hashlib.sha256(body).hexdigest().encode()
@@ -429,8 +428,6 @@ def test_objects_are_refused(tmp_path):
 
 
 def test_compressed_members_are_refused(tmp_path):
-    import hashlib
-
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("manifest.json", json.dumps({"arrays": {}}) + " " * 10**6)
@@ -439,6 +436,31 @@ def test_compressed_members_are_refused(tmp_path):
     path = tmp_path / "bomb.npz"
     path.write_bytes(body + hashlib.sha256(body).hexdigest().encode())
     with pytest.raises(Damaged, match="is compressed"):
+        unpack(path, 10**6)
+
+
+def signed(text, flags=0):
+    """A file with a good checksum whose manifest is any text."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("manifest.json", text)
+        archive.comment = b"sha256:" + bytes(64)
+    body = bytearray(buffer.getvalue()[:-64])
+    directory = body.rfind(b"PK\x01\x02")
+    body[6] |= flags
+    body[directory + 8] |= flags
+    return bytes(body) + hashlib.sha256(body).hexdigest().encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [signed("{}", flags=1), signed("[" * 100_000), signed("[]"), signed("nonsense"), signed('{"arrays": {"a": 3}}')],
+    ids=["encrypted", "nested", "a list", "no JSON", "a missing member"],
+)
+def test_parsers_fail_in_words(content, tmp_path):
+    path = tmp_path / "step-000000000064.npz"
+    path.write_bytes(content)
+    with pytest.raises(Damaged, match="has a good checksum but is no checkpoint"):
         unpack(path, 10**6)
 
 
