@@ -127,15 +127,8 @@ class SingularValues(AbstractFactorised):
         return jnp.sum(jnp.where(kept[None, :], U, 0) ** 2, axis=1)
 
 
-class QRSVD(AbstractFactorisation):
-    """QR of the rows (of their transpose where rows are fewer than parameters), then the SVD of R.
-
-    The default: it keeps the small singular values, on which the last digits of a solution depend.
-
-    **Arguments:**
-
-    - `chunk`: assemble the rows for so many points at a time, which takes less memory and more time.
-    """
+class ByChunks(AbstractFactorisation):
+    """A factorisation that may have its rows assembled for `chunk` points at a time."""
 
     chunk: int | None = eqx.field(static=True, default=None)
 
@@ -148,9 +141,21 @@ class QRSVD(AbstractFactorisation):
         """The chunk."""
         return self.chunk
 
-    def in_chunks(self, chunk: int) -> "QRSVD":
-        """The weighted rows are stored, but not the rows before weighting, nor what assembling them needs."""
-        return QRSVD(chunk)
+    def in_chunks(self, chunk: int) -> "ByChunks":
+        """Itself, with that chunk."""
+        return type(self)(chunk)
+
+
+class QRSVD(ByChunks):
+    """QR of the rows (of their transpose where rows are fewer than parameters), then the SVD of R.
+
+    The default: it keeps the small singular values, on which the last digits of a solution depend.
+
+    **Arguments:**
+
+    - `chunk`: assemble the rows for so many points at a time, which takes less memory and more time: the weighted rows
+      are stored, but not the rows before weighting, nor what assembling them needs.
+    """
 
     def __call__(self, psi: Rows) -> SingularValues:
         """Psi = Q R = (Q U) diag(s) V^T."""
@@ -259,7 +264,7 @@ class Eigenvalues(AbstractFactorised):
         return jnp.linalg.norm(self.psi @ (self.project(r, filter) + self.riesz(c, filter)))
 
 
-class Gram(AbstractFactorisation):
+class Gram(ByChunks):
     """Eigenvalues of the Gram matrix, or of the kernel matrix where rows are fewer than parameters.
 
     Two to three times faster than `QRSVD`, but it squares the condition number: eigenvalues of G below
@@ -275,25 +280,10 @@ class Gram(AbstractFactorisation):
     ```
     """
 
-    chunk: int | None = eqx.field(static=True, default=None)
-
-    def __check_init__(self):
-        if self.chunk is not None:
-            _check.count("chunk", self.chunk)
-
-    @property
-    def at_once(self) -> int | None:
-        """The chunk."""
-        return self.chunk
-
     @property
     def stores(self) -> bool:
         """Only without chunks."""
         return self.chunk is None
-
-    def in_chunks(self, chunk: int) -> "Gram":
-        """The rows are not stored."""
-        return Gram(chunk)
 
     def __call__(self, psi: Rows) -> Eigenvalues:
         """Form the smaller of Psi^T Psi and Psi Psi^T and diagonalise it."""
