@@ -2,6 +2,8 @@
 
 import csv
 import gzip
+import itertools
+import os
 import pathlib
 import signal
 import subprocess
@@ -15,9 +17,10 @@ import optax
 import pytest
 
 import riesz
+from riesz import _run
 from riesz.experiments._baselines import Optax
 from riesz.experiments._competitors import COMPETITORS
-from riesz.experiments._reproduce import plan
+from riesz.experiments._reproduce import plan, run_all
 from riesz.experiments._store import Store, StoreError, aside
 from runs import stored
 
@@ -53,6 +56,24 @@ def test_an_ended_run_goes_on_to_the_same_table(tmp_path, end, code):
     assert table(broken) == table(whole)
     assert len(table(whole)) == 2 * 4 * 7
     assert all(path.stat().st_mtime_ns == written for path, written in kept.items()), "kept runs are not run again"
+
+
+# The start is measured by the first call, the warm-up by the second, the only chunk by the third.
+@pytest.mark.parametrize(("owner", "name", "call"), [(_run, "_measure", 3), (Store, "save", 1)])
+def test_ctrl_c_at_the_end_of_a_run_is_not_lost(tmp_path, monkeypatch, owner, name, call):
+    """The run has ended by itself when the wish is looked at; the runs after it must not start."""
+    original, calls = getattr(owner, name), itertools.count(1)
+
+    def interrupted(*arguments):
+        if next(calls) == call:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, name, interrupted)
+    store = Store(tmp_path, {})
+    with pytest.raises(KeyboardInterrupt):
+        run_all(plan(["mackey-glass"], ["NGD"], 3), 2, store, lambda what, count: None)
+    assert store.seeds("mackey-glass", "NGD") == [0]
 
 
 @pytest.mark.parametrize(

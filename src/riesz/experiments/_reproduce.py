@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._interrupt import wish_to_stop
 from .._minimise import minimise_many
 from .._result import Result
 from .._scheme import AbstractMethod
@@ -74,16 +75,19 @@ def run_all(plans: list[Plan], seeds: int, store: Store, tell: Callable[[str, in
 
     The methods of a problem take turns at every start, so that a machine that is slower for a while is slower for all.
     """
-    for item in plans:
-        problem = item.experiment
-        methods = {competitor: competitor.make() for competitor in item.competitors}
-        for group, timed in _groups(range(seeds)):
-            for competitor, method in methods.items():
-                tell(f"{problem.title}: {competitor.label}", 0)
-                missing = [seed for seed in group if (problem.name, competitor.label, seed) not in store]
-                if missing:
-                    _run(problem, competitor, method, missing, timed, store)
-                tell(f"{problem.title}: {competitor.label}", len(group))
+    with wish_to_stop() as wish:
+        for item in plans:
+            problem = item.experiment
+            methods = {competitor: competitor.make() for competitor in item.competitors}
+            for group, timed in _groups(range(seeds)):
+                for competitor, method in methods.items():
+                    tell(f"{problem.title}: {competitor.label}", 0)
+                    missing = [seed for seed in group if (problem.name, competitor.label, seed) not in store]
+                    if missing:
+                        _run(problem, competitor, method, missing, timed, store)
+                    if wish.is_set():
+                        raise KeyboardInterrupt
+                    tell(f"{problem.title}: {competitor.label}", len(group))
     return [
         store.load(item.experiment.name, competitor.label, seed)
         for item in plans
