@@ -220,6 +220,23 @@ class TestIsLinear:
         square = jax.jit(lambda c: jnp.array(riesz.Integral(lambda z: c * z**2, points).is_linear(z, points)))
         assert not square(1.0)
 
+    def test_least_squares_has_the_identity_for_its_curvature(self):
+        for z, points, loss in ((*scalars, riesz.least_squares), (*vectors, riesz.least_squares)):
+            np.testing.assert_array_equal(loss(points).fixed_curvature(z, points), np.eye(z[0].size))
+        z, points = vectors
+        np.testing.assert_array_equal(
+            riesz.Integral(lambda z: z @ matrix @ z / 2, points).fixed_curvature(z, points), (matrix + matrix.T) / 2
+        )
+
+    @pytest.mark.parametrize("name", ["logsumexp", "branch"])
+    def test_a_curvature_that_depends_on_z_is_not_fixed(self, name):
+        density, (z, points) = NONLINEAR[name]
+        assert riesz.Integral(density, points).fixed_curvature(z, points) is None
+
+    def test_a_curvature_that_depends_on_data_is_not_fixed(self):
+        z, points = scalars
+        assert riesz.Integral(lambda z, data: data * z**2, points).fixed_curvature(z, points) is None
+
     def test_a_linear_term_has_no_rows_in_a_gauss_newton_metric(self):
         D, theta = riesz.linear(lambda x: jnp.stack([x, x**2]), size=2)
         quadratic, linear = (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
+import numpy as np
 
 from . import _check
 from ._features import features
@@ -49,6 +50,14 @@ class AbstractInnerProduct(AbstractMetric):
         return TangentSpace(blocks, frame.filter, frame.factorisation, frame.psi(blocks))
 
 
+def _form(term: Integral, z: jax.Array, over: Points) -> Curvature | None:
+    """The form l''(z_j) at every point; None where it is the identity whatever z is, as for least squares."""
+    fixed = term.fixed_curvature(z, over)
+    if fixed is not None and np.array_equal(fixed, np.eye(len(fixed))):
+        return None
+    return Curvature.of(term.curvature(z, over))
+
+
 class L2(AbstractInnerProduct):
     r"""The identity on the z of every term, over every term's measure: $\sum_j w_j\, z_j^T z_j'$."""
 
@@ -70,8 +79,7 @@ class GaussNewton(AbstractInnerProduct):
         parts = zip(frame.loss.terms, frame.sample.terms, frame.features, strict=True)
         for t, (term, points, feats) in enumerate(parts):
             if not term.is_linear(feats.values, points):
-                curvature = Curvature.of(term.curvature(feats.values, points))
-                blocks.append(Block(term.operator, points, feats, curvature, t))
+                blocks.append(Block(term.operator, points, feats, _form(term, feats.values, points), t))
         if not blocks:
             raise ValueError("W=GaussNewton() has no metric here: every density of the loss is linear.")
         return tuple(blocks)
@@ -125,5 +133,5 @@ class InnerProduct(AbstractInnerProduct):
         feats = frame.assemble(self.operator, over.x)
         if self.density is None:
             return Block(self.operator, over, feats, None, None)
-        form: jax.Array = Integral(self.density, over, self.operator).curvature(feats.values, over)
-        return Block(self.operator, over, feats, Curvature.of(form), None)
+        form = _form(Integral(self.density, over, self.operator), feats.values, over)
+        return Block(self.operator, over, feats, form, None)

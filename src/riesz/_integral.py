@@ -170,10 +170,14 @@ class Integral(AbstractLoss):
         return self._pointwise(jax.hessian, z, over).reshape(m, p, p)
 
     def is_linear(self, z: jax.Array, over: Points) -> bool:
-        """Whether l'' is zero for every z, so that the term adds nothing to a Gauss-Newton metric.
+        """Whether l'' is zero for every z, so that the term adds nothing to a Gauss-Newton metric."""
+        fixed = self.fixed_curvature(z, over)
+        return fixed is not None and not fixed.any()
 
-        Read off the traced program, so it holds for every z: the second derivative must not depend on any
-        input, and must then be zero.
+    def fixed_curvature(self, z: jax.Array, over: Points) -> np.ndarray | None:
+        """l'', of shape (p, p), where it is the same for every z and all data, as for least squares; else None.
+
+        Read off the traced program, so it holds for every z: the second derivative must not depend on any input.
         """
         inputs = [z[0]] if over.data is None else [z[0], over.data[0]]
         arguments = tuple(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in inputs)
@@ -191,11 +195,11 @@ class Integral(AbstractLoss):
         if any(_check.is_traced(c) for c in closed.consts) or reached.intersection(
             v for v in closed.jaxpr.outvars if not isinstance(v, Literal)
         ):
-            return False
+            return None
         with jax.ensure_compile_time_eval():
             zeros = [np.zeros(a.shape, a.dtype) for a in arguments]
             (value,) = eval_jaxpr(closed.jaxpr, closed.consts, *zeros)
-            return not np.any(np.asarray(value))
+            return np.asarray(value).reshape(z[0].size, z[0].size)
 
 
 def check_term(where: str, term: Integral, over: Points, D: Parametrisation, theta: jax.Array) -> None:

@@ -35,7 +35,8 @@ class Curvature(eqx.Module):
         """The factors of symmetric forms of shape (m, p, p)."""
         if forms.shape[1:] == (1, 1):
             return cls(jnp.maximum(forms[:, 0], 0), jnp.ones_like(forms))
-        eigenvalues, vectors = jnp.linalg.eigh(forms)
+        # One at a time: batched, LAPACK's calls wait in XLA's threads for XLA's threads, and two of them wait for ever.
+        eigenvalues, vectors = jax.lax.map(jnp.linalg.eigh, forms)
         return cls(jnp.maximum(eigenvalues, 0), vectors)
 
     def root(self, z: jax.Array) -> jax.Array:
