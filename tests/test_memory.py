@@ -61,12 +61,12 @@ def test_the_prediction_holds_for_auto():
 
 
 def test_copies_of_the_rows():
-    """QRSVD holds three copies of the rows, two in chunks; Gram in chunks none."""
+    """QRSVD holds four copies of the rows, three in chunks; Gram in chunks none."""
     (D, theta), m = network((2, 20, 20, 1)), 40000
     copy = m * theta.size * 8
     need = lambda factorisation: predicted(regression(m), D, theta, riesz.ngd(factorisation=factorisation)) / copy
-    assert need(riesz.QRSVD()) == pytest.approx(3.0, abs=0.5)
-    assert need(riesz.QRSVD(chunk=64)) == pytest.approx(2.0, abs=0.5)
+    assert need(riesz.QRSVD()) == pytest.approx(4.0, abs=0.5)
+    assert need(riesz.QRSVD(chunk=64)) == pytest.approx(3.0, abs=0.5)
     assert need(riesz.Gram(chunk=64)) < 0.5, "only what a pass through the network needs"
 
 
@@ -179,13 +179,15 @@ def test_then_the_gram_side_with_a_note_of_what_it_costs(caplog):
 
 
 def test_the_ladder_of_auto(caplog):
-    needs = [predicted(LOSS, D, THETA, Auto(factorisation=f)) for f in (riesz.QRSVD(), riesz.QRSVD(16), riesz.Gram(16))]
+    """With a point-wise form that is not the identity, rows before weighting are an array of their own."""
+    loss = riesz.pseudo_huber(LOSS.over)
+    needs = [predicted(loss, D, THETA, Auto(factorisation=f)) for f in (riesz.QRSVD(), riesz.QRSVD(16), riesz.Gram(16))]
     assert needs == sorted(needs, reverse=True)
-    steps = [fitted(LOSS, D, THETA, riesz.auto(), None, need).factorisation for need in needs]
+    steps = [fitted(loss, D, THETA, riesz.auto(), None, need).factorisation for need in needs]
     assert steps[0] == riesz.QRSVD() and steps[1].at_once and steps[1].stores and not steps[2].stores
     assert len(caplog.records) == 2
     with pytest.raises(MemoryError):
-        fitted(LOSS, D, THETA, riesz.auto(), None, needs[2] - 1)
+        fitted(loss, D, THETA, riesz.auto(), None, needs[2] - 1)
 
 
 def test_auto_on_the_gram_side_solves_a_curve_fit():
@@ -223,15 +225,15 @@ def test_starts_that_run_at_once_share_the_memory(caplog):
 
 
 def test_gigabytes_are_refused_or_streamed_without_being_touched(caplog):
-    """200,000 points and 1518 parameters: 2.4 GB a copy of the rows, three copies."""
+    """200,000 points and 1518 parameters: 2.4 GB a copy of the rows, four copies."""
     D, theta = network((1, 37, 37, 1))
     x = jnp.linspace(-1.0, 1.0, 200_000)
     loss = riesz.least_squares(riesz.points(x, data=x))
-    assert predicted(loss, D, theta, riesz.nhb()) > 3 * x.size * theta.size * 8
+    assert predicted(loss, D, theta, riesz.nhb()) > 4 * x.size * theta.size * 8
     method = fitted(loss, D, theta, riesz.nhb(), None, 1e9)
-    assert isinstance(method.choices.factorisation, riesz.Gram) and "7.4" in caplog.records[0].message
+    assert isinstance(method.choices.factorisation, riesz.Gram) and "9.84 GB" in caplog.records[0].message
     before = jax.live_arrays()
-    with pytest.raises(MemoryError, match=r"A step takes 7\.\d+ GB, and \d+ MB at least, but .* 100 MB"):
+    with pytest.raises(MemoryError, match=r"A step takes 9\.\d+ GB, and \d+ MB at least, but .* 100 MB"):
         riesz.minimise(loss, D, theta, riesz.nhb(), memory=1e8, progress=False)
     assert sum(a.nbytes for a in jax.live_arrays()) <= sum(a.nbytes for a in before) + x.nbytes
 

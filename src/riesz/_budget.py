@@ -3,8 +3,9 @@
 A step's memory is read off its traced program before anything is compiled (`_peak.peak`). With N rows, d parameters,
 k = min(N, d), p rows a point and b bytes a number, a natural method takes about
 
-- `QRSVD()`: b (3 N d + 7 k^2), which are the rows, the weighted rows, Q, and the SVD of R with its workspace;
-- `QRSVD(chunk=c)`: b (2 N d + 7 k^2), without the rows before weighting;
+- `QRSVD()`: b (4 N d + 7 k^2), which are the rows, the weighted rows, Q by columns and by rows, and the SVD of R with its
+  workspace;
+- `QRSVD(chunk=c)`: b (3 N d + 7 k^2), without the rows before weighting;
 - `Gram()`: b (3 N d + 5 k^2), and `Gram(chunk=c)`: b (3 c p d + 6 k^2).
 """
 
@@ -29,8 +30,8 @@ from ._types import Parametrisation, Vector
 
 log = logging.getLogger("riesz")
 
-SHARE = 0.7
-"""Of the memory that is available now, what a prediction may reach: the compiler may take 1.4 times as much."""
+SHARE = 0.6
+"""Of the memory that is available now, what a prediction may reach: the compiler may take 1.6 times as much."""
 CHUNKS = (4096, 1024, 256, 64, 16)
 """Points at a time, the most first: larger chunks are hardly faster, smaller ones hardly smaller."""
 COPIES = 32

@@ -74,7 +74,7 @@ def minimise(
     - `checkpoint`: a folder, or a `riesz.Checkpoint`, to save the run in; the same call goes on where it was.
     - `log`: a file for a line of JSON a step, a `riesz.TensorBoard`, or a list of logs.
     - `throw`: raise `riesz.SolveError` for failures; never for limits, callbacks or Ctrl-C.
-    - `memory`: the bytes that a step may take; by default 70 % of what is available. Where more is predicted, rows are
+    - `memory`: the bytes that a step may take; by default 60 % of what is available. Where more is predicted, rows are
       assembled in chunks, or `Gram` is used without storing them, with a note in the log "riesz" of what that costs;
       where nothing fits, a `MemoryError` comes before the first step.
 

@@ -41,7 +41,8 @@ def workspace(name: str, shape: tuple[int, ...], itemsize: int) -> int:
         return itemsize * (4 * k**2 + 7 * k) + 4 * 8 * k  # gesdd
     if name == "eigh":
         return itemsize * (2 * k**2 + 6 * k + 1) + 4 * (5 * k + 3)  # syevd
-    return itemsize * 64 * max(shape)  # blocked QR, LU
+    rows = math.prod(shape) if name in ("qr", "householder_product") else 0  # LAPACK's Q is by columns, ours by rows
+    return itemsize * (64 * max(shape) + rows)  # blocked QR, LU
 
 
 @dataclasses.dataclass
