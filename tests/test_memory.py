@@ -2,6 +2,8 @@
 
 import logging
 import math
+import subprocess
+import sys
 
 import equinox as eqx
 import jax
@@ -278,3 +280,45 @@ def test_what_is_available(tmp_path, monkeypatch):
     (tmp_path / "memory.max").write_text("max\n")
     assert available() == 8e9
     assert group(str(tmp_path / "nowhere")) == math.inf
+
+
+# What a process really takes.
+
+GROWN = """
+import resource, sys
+import jax
+jax.config.update("jax_enable_x64", True)
+import jax.numpy as jnp, riesz
+from riesz._budget import predicted
+
+def problem(m):
+    x = jnp.stack([jnp.linspace(-1.0, 1.0, m), jnp.cos(jnp.arange(1.0 * m))], axis=1)
+    return riesz.least_squares(riesz.points(x, data=jnp.sin(3 * x[:, 0])))
+
+def peak():
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+D, theta = riesz.mlp(jax.random.key(0), (2, 18, 18, 1))
+method, factorisation = getattr(riesz, sys.argv[1])(), getattr(riesz, sys.argv[2])(int(sys.argv[3]) or None)
+large = problem(40_000)
+changed = method.refactorised(lambda _: factorisation)
+need = predicted(large, D, theta, changed)
+riesz.minimise(problem(500), D, theta, changed, max_steps=2, progress=False)
+before = peak()
+riesz.minimise(large, D, theta, method, max_steps=2, progress=False, memory=need)
+print(need, peak() - before)
+"""
+COMPILING = 64e6
+"""Bytes that compiling a step may take."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is in kilobytes on Linux only")
+@pytest.mark.parametrize(("factorisation", "chunk"), [("QRSVD", 0), ("QRSVD", 4096), ("Gram", 4096)])
+@pytest.mark.parametrize("method", ["ngd", pytest.param("auto", marks=pytest.mark.slow)])
+def test_a_process_grows_by_no_more_than_the_share_leaves_room_for(method, factorisation, chunk):
+    """40,000 points and 415 parameters, 133 MB a copy of the rows, with the memory that a rung of the ladder needs."""
+    program = [sys.executable, "-c", GROWN, method, factorisation, str(chunk)]
+    run = subprocess.run(program, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    need, grown = map(int, run.stdout.split())
+    assert grown < need / _budget.SHARE + COMPILING
