@@ -4,12 +4,12 @@ On the CPU, JAX hands a batch of matrices to XLA's threads from one of these thr
 waits like this, nobody works: two batches at once stop a machine with two cores for ever.
 """
 
+import math
 import subprocess
 import sys
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
@@ -45,25 +45,33 @@ def equations(jaxpr):
                 yield from equations(getattr(parameter, "jaxpr", parameter))
 
 
-def batches(function, *arguments):
-    """How many matrices each call of LAPACK gets in a program."""
-    found = [e for e in equations(jax.make_jaxpr(function)(*arguments).jaxpr) if e.primitive.name in LAPACK]
-    return [int(np.prod(equation.invars[0].aval.shape[:-2])) for equation in found]
+def calls(function, *arguments):
+    """The calls of LAPACK in a program: their names, and how many matrices each gets."""
+    found = equations(jax.make_jaxpr(function)(*arguments).jaxpr)
+    return [(e.primitive.name, math.prod(e.invars[0].aval.shape[:-2])) for e in found if e.primitive.name in LAPACK]
+
+
+def calls_of_a_step(method, problem):
+    loss, D, theta = PROBLEMS[problem]
+    return calls(lambda theta: method.step(loss, D, theta, method.init(theta), method.draw(loss, D, theta)), theta)
 
 
 def test_batches_are_seen():
-    assert batches(jax.vmap(jnp.linalg.eigh), jnp.ones((7, 2, 2))) == [7]
-    assert batches(lambda a: jax.lax.map(jnp.linalg.svd, a), jnp.ones((7, 2, 2))) == [1]
+    assert calls(jax.vmap(jnp.linalg.eigh), jnp.ones((7, 2, 2))) == [("eigh", 7)]
+    assert calls(lambda a: jax.lax.map(jnp.linalg.svd, a), jnp.ones((7, 2, 2))) == [("svd", 1)]
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_step_has_no_batches(problem, method):
-    loss, D, theta = PROBLEMS[problem]
-    method = METHODS[method]
-    step = lambda theta: method.step(loss, D, theta, method.init(theta), method.draw(loss, D, theta))[0]
-    found = batches(step, theta)
-    assert found and set(found) == {1}
+    assert {batch for _, batch in calls_of_a_step(METHODS[method], problem)} == {1}
+
+
+@pytest.mark.parametrize(("problem", "factorisations"), [("vectors", 1), ("softmax", 2)])
+def test_one_factorisation_where_gauss_newton_is_l2(problem, factorisations):
+    """Momentum is projected in L2: for least squares that is W's own space, for a softmax it is another one."""
+    names = [name for name, _ in calls_of_a_step(riesz.nhb(W=riesz.GaussNewton()), problem)]
+    assert names.count("svd") == factorisations
 
 
 RUN = """

@@ -3,8 +3,8 @@
 A step's memory is read off its traced program before anything is compiled (`_peak.peak`). With N rows, d parameters,
 k = min(N, d), p rows a point and b bytes a number, a natural method takes about
 
-- `QRSVD()`: b (4 N d + 7 k^2), which are the rows, the weighted rows, Q by columns and by rows, and the SVD of R with its
-  workspace;
+- `QRSVD()`: b (4 N d + 7 k^2), which are the rows, the weighted rows, Q by columns and by rows, and the SVD of R with
+  its workspace;
 - `QRSVD(chunk=c)`: b (3 N d + 7 k^2), without the rows before weighting;
 - `Gram()`: b (3 N d + 5 k^2), and `Gram(chunk=c)`: b (3 c p d + 6 k^2).
 """

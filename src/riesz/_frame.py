@@ -143,9 +143,17 @@ class Frame:
     @cached_property
     def X(self) -> TangentSpace:
         """The tangent space onto which momentum is projected; W's own where the two agree."""
-        if self._X is None:
+        if self._X is None or (isinstance(self._X, L2) and self._W_is_L2):
             return self.W
         return self._X.space(self, self.sample.X)
+
+    @property
+    def _W_is_L2(self) -> bool:
+        """Whether W has the rows of L2: for least squares Gauss-Newton has."""
+        if not isinstance(self.W, TangentSpace):
+            return False
+        plain = [block.term for block in self.W.blocks if block.curvature is None]
+        return plain == list(range(len(self.loss.terms)))
 
     def covector(self, differential: Differential) -> Vector:
         """L'(psi(theta)) in R^d: with the frame's own L', the gradient of the loss in theta."""
