@@ -12,7 +12,7 @@ from . import _check
 from ._factorise import QRSVD, AbstractFactorisation
 from ._features import Features, evaluate, features
 from ._filters import AbstractFilter, Floor
-from ._inner_product import L2, AbstractInnerProduct, AbstractMetric
+from ._inner_product import L2, AbstractInnerProduct, AbstractMetric, GaussNewton
 from ._integral import AbstractLoss, check_problem
 from ._measures import Points
 from ._streamed import Streamed, pull
@@ -143,17 +143,9 @@ class Frame:
     @cached_property
     def X(self) -> TangentSpace:
         """The tangent space onto which momentum is projected; W's own where the two agree."""
-        if self._X is None or (isinstance(self._X, L2) and self._W_is_L2):
+        if self._X is None or (isinstance(self._X, L2) and isinstance(self._W, GaussNewton) and self._W.is_L2(self)):
             return self.W
         return self._X.space(self, self.sample.X)
-
-    @property
-    def _W_is_L2(self) -> bool:
-        """Whether W has the rows of L2: for least squares Gauss-Newton has."""
-        if not isinstance(self.W, TangentSpace):
-            return False
-        plain = [block.term for block in self.W.blocks if block.curvature is None]
-        return plain == list(range(len(self.loss.terms)))
 
     def covector(self, differential: Differential) -> Vector:
         """L'(psi(theta)) in R^d: with the frame's own L', the gradient of the loss in theta."""

@@ -50,12 +50,15 @@ class AbstractInnerProduct(AbstractMetric):
         return TangentSpace(blocks, frame.filter, frame.factorisation, frame.psi(blocks))
 
 
-def _form(term: Integral, z: jax.Array, over: Points) -> Curvature | None:
-    """The form l''(z_j) at every point; None where it is the identity whatever z is, as for least squares."""
+def _is_identity(term: Integral, z: jax.Array, over: Points) -> bool:
+    """Whether l'' is the identity whatever z is, as for least squares."""
     fixed = term.fixed_curvature(z, over)
-    if fixed is not None and np.array_equal(fixed, np.eye(len(fixed))):
-        return None
-    return Curvature.of(term.curvature(z, over))
+    return fixed is not None and np.array_equal(fixed, np.eye(len(fixed)))
+
+
+def _form(term: Integral, z: jax.Array, over: Points) -> Curvature | None:
+    """The form l''(z_j) at every point; None is the identity."""
+    return None if _is_identity(term, z, over) else Curvature.of(term.curvature(z, over))
 
 
 class L2(AbstractInnerProduct):
@@ -83,6 +86,11 @@ class GaussNewton(AbstractInnerProduct):
         if not blocks:
             raise ValueError("W=GaussNewton() has no metric here: every density of the loss is linear.")
         return tuple(blocks)
+
+    def is_L2(self, frame: "Frame") -> bool:
+        """Whether it is `L2()` here."""
+        parts = zip(frame.loss.terms, frame.values, frame.sample.terms, strict=True)
+        return all(_is_identity(term, z, over) for term, z, over in parts)
 
 
 class InnerProduct(AbstractInnerProduct):
