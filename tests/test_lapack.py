@@ -11,9 +11,9 @@ import sys
 import jax
 import jax.numpy as jnp
 import pytest
-from jax.extend.core import ClosedJaxpr, Jaxpr
 
 import riesz
+from programs import inner
 
 LAPACK = {"cholesky", "eig", "eigh", "geqrf", "geqp3", "householder_product", "lu", "schur", "svd", "triangular_solve"}
 
@@ -36,18 +36,9 @@ METHODS = {
 }
 
 
-def equations(jaxpr):
-    """All equations of a program, those of its loops and branches included."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for parameter in jax.tree.leaves(equation.params, is_leaf=lambda leaf: isinstance(leaf, ClosedJaxpr | Jaxpr)):
-            if isinstance(parameter, ClosedJaxpr | Jaxpr):
-                yield from equations(getattr(parameter, "jaxpr", parameter))
-
-
 def calls(function, *arguments):
     """The calls of LAPACK in a program: their names, and how many matrices each gets."""
-    found = equations(jax.make_jaxpr(function)(*arguments).jaxpr)
+    found = inner(jax.make_jaxpr(function)(*arguments).jaxpr)
     return [(e.primitive.name, math.prod(e.invars[0].aval.shape[:-2])) for e in found if e.primitive.name in LAPACK]
 
 

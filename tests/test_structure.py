@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import riesz
+from programs import inner
 
 M, D_SIZE, WIDTH = 29, 13, 4
 MORE = 17
@@ -45,17 +46,6 @@ def two_terms():
 def classification():
     x = jnp.linspace(-1.0, 1.0, M)
     return riesz.logistic(riesz.points(x, data=(x > 0.2).astype(int)))
-
-
-def inner(jaxpr):
-    """Every equation of a program, those of its loops, branches and called programs included."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for value in equation.params.values():
-            for part in value if isinstance(value, tuple | list) else (value,):
-                part = getattr(part, "jaxpr", part)
-                if hasattr(part, "eqns"):
-                    yield from inner(part)
 
 
 class Program:

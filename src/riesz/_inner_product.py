@@ -89,8 +89,8 @@ class GaussNewton(AbstractInnerProduct):
 
     def is_L2(self, frame: "Frame") -> bool:
         """Whether it is `L2()` here."""
-        parts = zip(frame.loss.terms, frame.values, frame.sample.terms, strict=True)
-        return all(_is_identity(term, z, over) for term, z, over in parts)
+        parts = zip(frame.loss.terms, frame.features, frame.sample.terms, strict=True)
+        return all(_is_identity(term, feats.values, over) for term, feats, over in parts)
 
 
 class InnerProduct(AbstractInnerProduct):
