@@ -14,7 +14,7 @@ jax.config.update("jax_enable_x64", True)
 import jax.numpy as jnp
 
 import riesz
-from riesz._budget import predicted
+from riesz._running.memory import predicted
 
 FACTORISATIONS = (riesz.QRSVD(), riesz.QRSVD(chunk=256), riesz.Gram(), riesz.Gram(chunk=256))
 

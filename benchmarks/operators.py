@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import riesz
-from riesz._features import along, evaluate, features
+from riesz._problem.features import along, evaluate, features
 
 jax.config.update("jax_enable_x64", True)
 

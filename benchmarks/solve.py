@@ -29,9 +29,10 @@ import scipy.optimize
 from step import poisson
 
 import riesz
-from riesz import _scheme
-from riesz._features import evaluate, features, flat
-from riesz._scheme import _auto, _memory
+from riesz._methods import schemes as _scheme
+from riesz._methods.auto import auto as _auto
+from riesz._methods.auto import losses as _memory
+from riesz._problem.features import evaluate, features, flat
 from riesz.experiments import advection_diffusion, extended_xor, mackey_glass, reaction_diffusion
 
 jax.config.update("jax_enable_x64", True)

@@ -109,7 +109,7 @@ def step_table(problem, repeats):
         moved, state = jax.block_until_ready(step(method, loss, D, theta, method.init(theta)))
         first[name] = time.perf_counter() - began
         programs[name] = lambda method=method, moved=moved, state=state: step(method, loss, D, moved, state)
-    safe = riesz._safeguard.Safeguard(riesz.ngd())
+    safe = riesz._methods.safeguard.Safeguard(riesz.ngd())
     programs["ngd as in minimise"] = lambda: step(safe, loss, D, theta, safe.init(theta))
     jax.block_until_ready(programs["ngd as in minimise"]())
     seconds = {name: value / LOOP for name, value in medians(programs, repeats).items()}

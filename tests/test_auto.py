@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import riesz
-from riesz._scheme._trust import Trust
+from riesz._methods.auto.trust import Trust
 from riesz.experiments import extended_xor, reaction_diffusion
 
 

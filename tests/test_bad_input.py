@@ -469,7 +469,7 @@ def uncompiled(monkeypatch):
         raise AssertionError("a program of the solver was called")
 
     for program in ("_start", "_advance", "_measure"):
-        monkeypatch.setattr(f"riesz._run.{program}", forbidden)
+        monkeypatch.setattr(f"riesz._running.run.{program}", forbidden)
 
 
 @pytest.mark.parametrize(("call", "error", "pattern"), [pytest.param(*rest, id=name) for name, *rest in CALLS])

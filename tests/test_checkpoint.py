@@ -16,10 +16,10 @@ import pytest
 import killed
 import riesz
 from riesz import Result
-from riesz._archive import Damaged, pack, unpack, write
-from riesz._checkpoint import Checkpoint, Keeper
-from riesz._prepare import prepare
-from riesz._run import Run
+from riesz._records.archive import Damaged, pack, unpack, write
+from riesz._records.checkpoint import Checkpoint, Keeper
+from riesz._running.prepare import prepare
+from riesz._running.run import Run
 
 X = jnp.linspace(0.0, 1.0, 30)
 DATA = jnp.sin(6 * X)
@@ -132,7 +132,7 @@ def test_a_full_disk_ends_no_run(tmp_path, monkeypatch, caplog):
     full = lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
 
     def fill(steps, solution):
-        monkeypatch.setattr("riesz._checkpoint.write", full if steps >= 16 else write)
+        monkeypatch.setattr("riesz._records.checkpoint.write", full if steps >= 16 else write)
 
     with caplog.at_level(logging.ERROR, "riesz"):
         solution = fit(checkpoint=Checkpoint(tmp_path, steps=1, keep=9), callback=fill)
@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_written_to_is_an_error_at_the_start(tmp_path, m
     def full(path, content):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("riesz._checkpoint.write", full)
+    monkeypatch.setattr("riesz._records.checkpoint.write", full)
     with pytest.raises(OSError, match="No space left"):
         fit(checkpoint=tmp_path)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import riesz
-from riesz._measures import AbstractMeasure
+from riesz._problem.measures import AbstractMeasure
 from spoken import check_sentence
 
 key = jax.random.key(0)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import riesz
-from riesz._features import along, bend, features
-from riesz._models._mlp import ACTIVATIONS
+from riesz._problem.features import along, bend, features
+from riesz._problem.models._mlp import ACTIVATIONS
 from spoken import run_page
 
 X = jnp.array([0.3, -0.7, 1.1])
@@ -399,5 +399,5 @@ def test_the_examples_of_the_operators_page_run(tmp_path):
 
 def test_the_operators_page_names_every_operator():
     rows = set(re.findall(r"^\| `riesz\.(\w+)", PAGE, re.MULTILINE))
-    public = {name for name in vars(riesz._operators) if callable(getattr(riesz, name, None))} - {"_check"}
+    public = {name for name in vars(riesz._problem.operators) if callable(getattr(riesz, name, None))} - {"_check"}
     assert rows == public

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import riesz
-from riesz._filters import AbstractFilter
+from riesz._linalg.filters import AbstractFilter
 
 EPS = 1e-3
 FILTERS = {

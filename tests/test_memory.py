@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import riesz
-from riesz import _budget
-from riesz._budget import available, fitted, predicted
-from riesz._peak import peak
-from riesz._scheme import Auto
+from riesz._methods.schemes import Auto
+from riesz._running import memory as _budget
+from riesz._running.memory import available, fitted, predicted
+from riesz._running.peak import peak
 
 
 def network(widths):
@@ -289,7 +289,7 @@ import resource, sys
 import jax
 jax.config.update("jax_enable_x64", True)
 import jax.numpy as jnp, riesz
-from riesz._budget import predicted
+from riesz._running.memory import predicted
 
 def problem(m):
     x = jnp.stack([jnp.linspace(-1.0, 1.0, m), jnp.cos(jnp.arange(1.0 * m))], axis=1)

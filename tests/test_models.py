@@ -288,5 +288,5 @@ def test_the_examples_of_the_models_page_run(tmp_path):
 
 def test_the_models_page_names_every_model():
     rows = set(re.findall(r"^\| `riesz\.(\w+)\(", PAGE, re.MULTILINE))
-    public = {name for name in vars(riesz._models) if not name.startswith("_") and hasattr(riesz, name)}
+    public = {name for name in vars(riesz._problem.models) if not name.startswith("_") and hasattr(riesz, name)}
     assert rows == (public | {"parametrise", "Truncation"}) - {"TensorTrain"}

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import riesz
-from riesz._momentum import as_momentum
+from riesz._methods.momentum import as_momentum
 
 steps = np.arange(1, 30)
 

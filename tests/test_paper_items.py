@@ -14,7 +14,7 @@ import scipy.integrate
 import scipy.special
 
 import riesz
-from riesz._state import State
+from riesz._methods.state import State
 from riesz.experiments._competitors import COMPETITORS, FIGURES
 
 NULL = riesz.Cutoff(1e-12)

@@ -13,7 +13,7 @@ import scipy.optimize
 import scipy.special
 
 import riesz
-from riesz._features import along, bend, features
+from riesz._problem.features import along, bend, features
 from spoken import check_sentence, run_page
 
 random = np.random.default_rng(0)
@@ -758,5 +758,5 @@ def test_the_examples_of_the_losses_page_run(tmp_path):
 
 def test_the_losses_page_names_every_loss():
     rows = set(re.findall(r"^\| `(\w+)\(", PAGE, re.MULTILINE))
-    public = {name for name in vars(riesz._losses) if not name.startswith("_") and hasattr(riesz, name)}
+    public = {name for name in vars(riesz._problem.losses) if not name.startswith("_") and hasattr(riesz, name)}
     assert rows == public

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import riesz
-from riesz._models._mlp import ACTIVATIONS
+from riesz._problem.models._mlp import ACTIVATIONS
 
 key = jax.random.key(0)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import riesz
-from riesz._features import evaluate, features
-from riesz._points_last import FEW, points_last
+from riesz._problem.features import evaluate, features
+from riesz._problem.points_last import FEW, points_last
 from test_differential import FUNCTIONS, arrays
 
 M, N, WIDTH = 29, 5, 7

@@ -31,7 +31,7 @@ import pytest
 
 import riesz
 from riesz import Result
-from riesz._measures import AbstractMeasure, Points
+from riesz._problem.measures import AbstractMeasure, Points
 
 NEVER, EVERYWHERE = np.inf, -1.0
 MAX_STEPS = 14

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import riesz
-from riesz._factorise import Scaled
-from riesz._result import code
+from riesz._linalg.solvers import Scaled
+from riesz._methods.result import code
 
 ROUNDING = float(np.finfo(np.float64).eps)
 SHAPES = [(12, 7), (7, 12), (9, 9), (2, 11)]

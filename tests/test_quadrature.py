@@ -441,7 +441,7 @@ def test_a_wrong_call_is_answered_with_one_sentence(call, error, pattern):
 
 class TestDocs:
     page = (pathlib.Path(__file__).parents[1] / "docs" / "measures.md").read_text()
-    names = [name for name in vars(riesz._measures) if name.islower() and not name.startswith("_")]
+    names = [name for name in vars(riesz._problem.measures) if name.islower() and not name.startswith("_")]
 
     def test_the_table_shows_every_measure_with_its_arguments(self):
         found = re.findall(r"^\| `(\w+)\((.*?)\)`", self.page, re.MULTILINE)
@@ -453,8 +453,10 @@ class TestDocs:
     def test_its_examples_run_and_show_every_measure(self, tmp_path):
         program = code("docs/measures.md")
         names = run_page("docs/measures.md", tmp_path)
-        measures = {name: value for name, value in names.items() if isinstance(value, riesz._measures.AbstractMeasure)}
-        shown = {call for call in re.findall(r"riesz\.(\w+)\(", program) if hasattr(riesz._measures, call)}
+        measures = {
+            name: value for name, value in names.items() if isinstance(value, riesz._problem.measures.AbstractMeasure)
+        }
+        shown = {call for call in re.findall(r"riesz\.(\w+)\(", program) if hasattr(riesz._problem.measures, call)}
         assert shown == set(self.names)
         volumes = {"line": 1, "square": 1, "cube": 1, "triangle": 1 / 2, "sides": 4, "corner": 1 / 2, "edges": 4}
         volumes |= {"inside": 1, "even": 1, "interior": 2, "walls": 8, "start": 1}

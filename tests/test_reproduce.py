@@ -17,7 +17,7 @@ import optax
 import pytest
 
 import riesz
-from riesz import _run
+from riesz._running import run as _run
 from riesz.experiments._baselines import Optax
 from riesz.experiments._competitors import COMPETITORS
 from riesz.experiments._reproduce import plan, run_all

@@ -56,8 +56,8 @@ def test_the_path_leaves_the_tangent_direction_at_right_angles(problem):
     delta = jax.random.normal(jax.random.key(1), theta.shape) / 10
 
     def tangential(retraction, t):
-        frame_step = riesz._frame.Frame(
-            loss, D, theta, riesz._frame.draw_sample(loss, D, theta, None, W), W=W, filter=riesz.Floor(1e-14)
+        frame_step = riesz._geometry.frame.Frame(
+            loss, D, theta, riesz._geometry.frame.draw_sample(loss, D, theta, None, W), W=W, filter=riesz.Floor(1e-14)
         )
         landed = retraction(frame_step, t * delta).theta
         moved = space.rows(lambda block: jax.vmap(D(landed))(block.over.x) - jax.vmap(D(theta))(block.over.x))
@@ -89,8 +89,8 @@ def test_corrections_lead_to_the_orthographic_retraction(problem):
     """P_T (D(R) - v) = psi^T delta: each correction brings it closer."""
     loss, D, theta, W = problem
     filter = riesz.Floor(1e-14)
-    sample = riesz._frame.draw_sample(loss, D, theta, None, W)
-    frame = riesz._frame.Frame(loss, D, theta, sample, W=W, filter=filter)
+    sample = riesz._geometry.frame.draw_sample(loss, D, theta, None, W)
+    frame = riesz._geometry.frame.Frame(loss, D, theta, sample, W=W, filter=filter)
     delta = jax.random.normal(jax.random.key(1), theta.shape) / 100
 
     def miss(corrections):

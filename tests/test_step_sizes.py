@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import riesz
-from riesz._step_size import Search
+from riesz._methods.step_sizes import Search
 
 one = jnp.ones(1)
 

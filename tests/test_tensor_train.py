@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import riesz
-from riesz._truncation import truncated
+from riesz._methods.truncation import truncated
 
 key = jax.random.key(0)
 LEGENDRE, FOURIER = riesz.Legendre(-1.0, 3.0, 4), riesz.Fourier(0.0, 2.0, 5)

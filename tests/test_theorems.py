@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import riesz
-from riesz._state import State
+from riesz._methods.state import State
 
 NULL = riesz.Cutoff(1e-12)
 """A cutoff on the null space: between the smallest nonzero eigenvalue and rounding."""

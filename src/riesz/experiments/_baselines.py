@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from .._frame import Sample
-from .._integral import AbstractLoss
-from .._scheme import AbstractMethod
-from .._state import Info
+from .._geometry.frame import Sample
+from .._methods.schemes import AbstractMethod
+from .._methods.state import Info
+from .._problem.integral import AbstractLoss
 from .._types import Parametrisation, Vector
 
 

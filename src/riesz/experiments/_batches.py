@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from .._integral import AbstractLoss
-from .._losses import least_squares, residual
-from .._measures import minibatch, monte_carlo
-from .._methods import METHODS
+from .._methods.names import METHODS
+from .._problem.integral import AbstractLoss
+from .._problem.losses import least_squares, residual
+from .._problem.measures import minibatch, monte_carlo
 from . import mackey_glass, reaction_diffusion
 from ._competitors import BLACK, BLUE, GREEN, ORANGE, RED, Competitor
 from ._experiment import Experiment

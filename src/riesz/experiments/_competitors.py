@@ -7,11 +7,11 @@ from typing import Any
 
 import optax
 
-from .._inner_product import GaussNewton
-from .._methods import METHODS
-from .._momentum import NesterovMomentum
-from .._scheme import AbstractMethod
-from .._step_size import GridSearch
+from .._geometry.inner_products import GaussNewton
+from .._methods.momentum import NesterovMomentum
+from .._methods.names import METHODS
+from .._methods.schemes import AbstractMethod
+from .._methods.step_sizes import GridSearch
 from ._baselines import Optax
 
 # The paper's colours by name, in the shades of Okabe and Ito, which colour-blind readers can tell apart.

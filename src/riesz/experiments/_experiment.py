@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from .._integral import AbstractLoss
+from .._problem.integral import AbstractLoss
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .._losses import residual
-from .._measures import grid
+from .._problem.losses import residual
+from .._problem.measures import grid
 from .._types import Function, Operator
 from ._experiment import Experiment
 

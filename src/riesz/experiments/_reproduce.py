@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._interrupt import wish_to_stop
-from .._minimise import minimise_many
-from .._result import Result
-from .._scheme import AbstractMethod
+from .._doors.minimise import minimise_many
+from .._methods.result import Result
+from .._methods.schemes import AbstractMethod
+from .._running.interrupt import wish_to_stop
 from . import advection_diffusion, extended_xor, mackey_glass, reaction_diffusion
 from ._competitors import COMPETITORS, Competitor, labels_of
 from ._experiment import Experiment

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._result import Result
+from .._methods.result import Result
 from ._store import Stored
 
 

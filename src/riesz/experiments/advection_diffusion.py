@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .._models import mlp
-from .._operators import derivative
+from .._problem.models import mlp
+from .._problem.operators import derivative
 from .._types import Function
 from ._experiment import Experiment
 from ._pde import pde_experiment

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from .._methods import METHODS
+from .._methods.names import METHODS
 from . import _batches
 from ._competitors import COMPETITORS
 from ._publish import Published, publish

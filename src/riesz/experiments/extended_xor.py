@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._losses import logistic
-from .._measures import points
-from .._models import mlp
+from .._problem.losses import logistic
+from .._problem.measures import points
+from .._problem.models import mlp
 from ._experiment import Experiment
 
 

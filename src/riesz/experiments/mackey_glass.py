@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._losses import least_squares
-from .._measures import points
-from .._models import mlp
+from .._problem.losses import least_squares
+from .._problem.measures import points
+from .._problem.models import mlp
 from ._experiment import Experiment
 
 DELAYS = (0, 6, 12, 18)

@@ -1,0 +1,227 @@
+"""minimise and minimise_many: a host loop over compiled chunks."""
+
+import collections
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm.auto import tqdm
+
+from .. import _check
+from .._methods.result import Result
+from .._methods.schemes import AbstractMethod
+from .._problem.integral import AbstractLoss
+from .._records.checkpoint import Checkpoint, as_checkpoint
+from .._records.keep import kept
+from .._records.logs import as_logs
+from .._running.interrupt import wish_to_stop
+from .._running.prepare import check_start, prepare
+from .._running.run import Run
+from .._running.solution import Solution, SolveError
+from .._types import Key, Parametrisation, Vector
+
+
+def _bar(progress: Any, total: int, unit: str) -> Any:
+    disable = None if progress == "auto" else not progress
+    return tqdm(total=total, unit=unit, disable=disable, dynamic_ncols=True)
+
+
+def _is_true(answer: Any) -> bool:
+    """Whether a callback says stop: True itself, or NumPy's or JAX's, as comparisons of arrays give it."""
+    boolean = isinstance(answer, bool) or (getattr(answer, "shape", None) == () and answer.dtype == bool)
+    return boolean and bool(answer)
+
+
+def minimise(
+    loss: AbstractLoss,
+    D: Parametrisation,
+    theta0: Vector,
+    method: AbstractMethod | str | None = None,
+    max_steps: int = 1000,
+    target: float | dict[str, float] | None = None,
+    tolerance: float | dict[str, float] | None = None,
+    max_seconds: float | None = None,
+    metrics: dict[str, Callable[[Any], Any]] | None = None,
+    key: Key | None = None,
+    callback: Callable[[int, Solution], Any] | None = None,
+    progress: bool | str = "auto",
+    checkpoint: Checkpoint | str | os.PathLike | None = None,
+    log: Any = None,
+    throw: bool = True,
+    memory: float | None = None,
+) -> Solution:
+    r"""Minimise $L(\theta) = \mathcal{L}(D(\theta))$ from one start.
+
+    **Arguments:**
+
+    - `loss`: a loss, such as `riesz.least_squares(over)`.
+    - `D`, `theta0`: the parametrisation and the start.
+    - `method`: a method or its name; `riesz.auto()` by default.
+    - `max_steps`: the step limit.
+    - `target`: stop when the loss is at most this number, or, for `{"mse": 3e-2}`, when those metrics are.
+    - `tolerance`: stop when |step| <= tolerance (|theta| + tolerance). Or a dictionary with any of `"step"`, that test;
+      `"gradient"`, |grad L(theta)| <= tolerance; `"loss"`, five steps in a row that change L by at most tolerance |L|.
+    - `max_seconds`: the time limit, compilation and metrics aside; looked at between chunks of at most 32 steps.
+    - `metrics`: functions of theta to record at every iterate; their time is not counted.
+    - `key`: a random key, needed where points are drawn anew each step.
+    - `callback`: called as `callback(steps, solution_so_far)` between chunks; returning True stops the run.
+    - `progress`: a progress bar: True, False, or "auto" (where standard error is a terminal).
+    - `checkpoint`: a folder, or a `riesz.Checkpoint`, to save the run in; the same call goes on where it was.
+    - `log`: a file for a line of JSON a step, a `riesz.TensorBoard`, or a list of logs.
+    - `throw`: raise `riesz.SolveError` for failures; never for limits, callbacks or Ctrl-C.
+    - `memory`: the bytes that a step may take; by default 60 % of what is available. Where more is predicted, rows are
+      assembled in chunks, or `Gram` is used without storing them, with a note in the log "riesz" of what that costs;
+      where nothing fits, a `MemoryError` comes before the first step.
+
+    **Returns:** a `Solution`: the best parameters `theta`, their `loss` and `function`, the `last` parameters,
+    the `result`, the number of `steps` and the `history`.
+
+    ```python
+    D, theta0 = riesz.mlp(jax.random.key(0), (1, 10, 1))
+    solution = riesz.minimise(riesz.least_squares(riesz.points(x, data=y)), D, theta0, target=1e-8)
+    ```
+    """
+    theta0 = check_start(theta0, 1, "theta0")
+    if callback is not None:
+        _check.function("callback", callback)
+    problem, key, options = prepare(
+        loss, D, theta0, method, max_steps, target, tolerance, max_seconds, metrics, key, progress, memory
+    )
+    saved, logs = as_checkpoint(checkpoint), as_logs(log)
+    with _bar(progress, options["max_steps"], "step") as bar, wish_to_stop() as wish:
+        run = Run(problem, theta0, key, **options)
+        with kept(run, theta0, saved, logs) as keep:
+            try:
+                bar.update(run.record.steps)
+                if run.result is Result.RUNNING:
+                    run.warm_up()
+                    bar.unpause()
+                while run.result is Result.RUNNING:
+                    if wish.is_set():
+                        raise KeyboardInterrupt
+                    if max_seconds is not None and run.record.seconds >= max_seconds:
+                        run.stop(Result.TIME_LIMIT)
+                        break
+                    run.advance()
+                    record = run.record
+                    bar.update(record.steps - bar.n)
+                    bar.set_postfix(loss=f"{record.loss:.3e}", refresh=False)
+                    keep()
+                    if callback is not None and _is_true(callback(record.steps, run.solution())):
+                        run.stop(Result.STOPPED_BY_CALLBACK)
+            except KeyboardInterrupt:
+                run.stop(Result.INTERRUPTED)
+    solution = run.solution()
+    if throw and solution.result.failed:
+        raise SolveError(solution)
+    return solution
+
+
+def _stack(runs: list[Run], D: Parametrisation) -> Solution:
+    """One solution with a leading axis; a stopped start's last value is carried forward."""
+    solutions = [run.solution() for run in runs]
+    longest = max(solution.steps for solution in solutions)
+
+    def padded(solution: Solution, name: str) -> np.ndarray:
+        column = solution.history[name]
+        missing = 0 if column.dtype.kind in "bi" else np.nan  # a start without a step has nothing to carry
+        fill = column[-1] if column.size else missing
+        return np.concatenate([column, np.full(longest + 1 - column.size, fill, column.dtype)])
+
+    return Solution(
+        theta=jnp.stack([solution.theta for solution in solutions]),
+        loss=jnp.stack([solution.loss for solution in solutions]),
+        last=jnp.stack([solution.last for solution in solutions]),
+        result=np.array([solution.result for solution in solutions], dtype=object),
+        steps=np.array([solution.steps for solution in solutions]),
+        history={name: np.stack([padded(solution, name) for solution in solutions]) for name in solutions[0].history},
+        D=D,
+    )
+
+
+def minimise_many(
+    loss: AbstractLoss,
+    D: Parametrisation,
+    thetas: jax.Array,
+    method: AbstractMethod | str | None = None,
+    max_steps: int = 1000,
+    target: float | dict[str, float] | None = None,
+    tolerance: float | dict[str, float] | None = None,
+    max_seconds: float | None = None,
+    metrics: dict[str, Callable[[Any], Any]] | None = None,
+    key: Key | None = None,
+    progress: bool | str = "auto",
+    threads: int | None = None,
+    memory: float | None = None,
+) -> Solution:
+    """Minimise from many starts with one compiled program, on all cores.
+
+    Every start runs the program that `minimise` would run, so it ends with the same numbers. Threads take turns
+    at the starts, a chunk of steps at a time; a start that has ended costs nothing more, and one that diverges
+    touches no other. It never raises for a single start: look at `solution.result`.
+
+    **Arguments:** as for `minimise`, except
+
+    - `thetas`: the starts, of shape (n, d).
+    - `max_seconds`: the time limit for all starts together.
+    - `threads`: how many starts run at once; the number of cores by default.
+    - `memory`: the bytes for all starts that run at once.
+
+    **Returns:** a `Solution` with a leading axis: theta (n, d), steps (n,), result (n,), and every column of the
+    history (n, longest + 1), where a stopped start's last value is carried forward. All starts see the same draws.
+
+    ```python
+    thetas = jnp.stack([riesz.mlp(key, (1, 10, 1))[1] for key in jax.random.split(jax.random.key(0), 10)])
+    solution = riesz.minimise_many(loss, D, thetas, riesz.nhb(), target=1e-8)
+    ```
+    """
+    thetas = check_start(thetas, 2, "thetas")
+    workers = min(_check.count("threads", os.cpu_count() or 1 if threads is None else threads), len(thetas))
+    problem, key, options = prepare(
+        loss, D, thetas[0], method, max_steps, target, tolerance, max_seconds, metrics, key, progress, memory, workers
+    )
+
+    def work(runs: list[Run], waiting: Any, lock: Any, wish: threading.Event, bar: Any, began: float) -> None:
+        while not wish.is_set():
+            with lock:
+                if not waiting:
+                    return
+                run = waiting.popleft()
+            if max_seconds is not None and time.perf_counter() - began >= max_seconds:
+                run.stop(Result.TIME_LIMIT)
+            else:
+                run.advance()
+            with lock:
+                if run.result is Result.RUNNING:
+                    waiting.append(run)
+                else:
+                    bar.update()
+                bar.set_postfix(best=f"{min(run.record.loss for run in runs):.3e}", refresh=False)
+
+    with _bar(progress, len(thetas), "start") as bar, wish_to_stop() as wish:
+        runs = [Run(problem, theta, key, **options) for theta in thetas]
+        waiting = collections.deque(run for run in runs if run.result is Result.RUNNING)
+        bar.update(len(runs) - len(waiting))
+        try:
+            if waiting:
+                waiting[0].warm_up()
+            shared = (runs, waiting, threading.Lock(), wish, bar, time.perf_counter())
+            with ThreadPoolExecutor(workers) as pool:
+                futures = [pool.submit(work, *shared) for _ in range(workers)]
+                try:
+                    for future in futures:
+                        future.result()
+                except BaseException:
+                    wish.set()  # the other threads end with their chunk
+                    raise
+        except KeyboardInterrupt:
+            pass
+        for run in runs:
+            run.stop(Result.INTERRUPTED)
+    return _stack(runs, D)

@@ -1,0 +1,1 @@
+"""What is known at theta: the linearisation, inner products, tangent spaces."""

@@ -1,0 +1,1 @@
+"""What can be done with rows: hold them, filter their spectrum, solve with them."""

@@ -1,0 +1,1 @@
+"""Auto, and its parts."""

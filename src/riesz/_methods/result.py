@@ -1,0 +1,60 @@
+"""How a run ended."""
+
+import enum
+
+import jax
+import jax.numpy as jnp
+
+
+class Result(enum.Enum):
+    """Which test stopped a run, in a sentence that says what to do next."""
+
+    RUNNING = "The run has not ended."
+    TARGET_REACHED = "The target was reached."
+    CONVERGED_GRADIENT = "The run converged: its gradient fell below the tolerance, or to what rounding makes of zero."
+    CONVERGED_STEP = "The run converged: its step fell below the tolerance; lower tolerance to go on."
+    CONVERGED_LOSS = "The run converged: its loss changes by less than the tolerance, or than its own rounding."
+    STEP_LIMIT = "The step limit was reached; raise max_steps, or start again from solution.last."
+    TIME_LIMIT = "The time limit was reached; raise max_seconds, or start again from solution.last."
+    STOPPED_BY_CALLBACK = "The callback stopped the run."
+    INTERRUPTED = "The run was interrupted; start again from solution.last to go on."
+    STAGNATED = (
+        "No lower loss was found for many steps, though the gradient promises one; start elsewhere, rescale the "
+        "parameters, or let the model be smoother."
+    )
+    NONFINITE_INPUT = "The loss is not finite at the start; choose another theta0, or look at the data and the density."
+    NONFINITE_STEPS = (
+        "Five trial steps in a row led to a loss that is not finite; use a smaller step size, a larger eps in the "
+        "filter, or a density that is finite everywhere."
+    )
+    RANK_COLLAPSE = (
+        "The tangent space had no direction above the filter's eps for five steps; lower eps, rescale the loss, "
+        "or choose another start."
+    )
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def converged(self) -> bool:
+        """Whether the run stands where it can no longer improve, by gradient, step or loss."""
+        return self in (Result.CONVERGED_GRADIENT, Result.CONVERGED_STEP, Result.CONVERGED_LOSS)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run failed, so that `throw=True` raises."""
+        return self in (Result.NONFINITE_INPUT, Result.NONFINITE_STEPS, Result.RANK_COLLAPSE)
+
+
+CODES = tuple(Result)
+"""Results by the number that compiled code knows them by."""
+
+
+def code(result: Result) -> int:
+    """The number of a result."""
+    return CODES.index(result)
+
+
+def first_code(ends: list[tuple[jax.Array, Result]]) -> jax.Array:
+    """The number of the first result whose test holds; that of RUNNING where none does."""
+    return jnp.select([test for test, _ in ends], [code(result) for _, result in ends], code(Result.RUNNING))

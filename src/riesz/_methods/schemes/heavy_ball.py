@@ -1,0 +1,46 @@
+"""Natural heavy ball: NHB, NHB-FD, QNHB, and NGD with no momentum."""
+
+import jax
+import jax.numpy as jnp
+
+from ..._geometry.frame import Sample
+from ..._problem.integral import AbstractLoss
+from ..._types import Parametrisation, Vector
+from ..state import Info, State
+from ..step_sizes import Search
+from .base import AbstractScheme, Choices, narrate
+
+
+class HeavyBall(AbstractScheme):
+    r"""$v_{k+1} = R\big[v_k + \tfrac{h_k}{h_{k-1}} \beta_k\, \psi^{(k)T} d_k - \alpha_k\, \mathrm{grad}\, L(v_k)\big]$.
+
+    $\psi^{(k)T} d_k$ is the transported displacement of the last step, and $\alpha_k = h_k^2$.
+    """
+
+    choices: Choices
+
+    def step(
+        self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: State, sample: Sample
+    ) -> tuple[Vector, State, Info]:
+        """One Jacobian and, where X is W, one factorisation."""
+        choose = self.choices
+        here = choose.frame(loss, D, theta, sample)
+        g = here.gradient
+        d = choose.transport(here, state)
+        beta = choose.momentum(state.k)
+
+        def displacement(alpha: jax.Array) -> Vector:
+            ratio = jnp.sqrt(alpha / state.alpha)  # h_k / h_{k-1}
+            return ratio * beta * d - alpha * g
+
+        def trial(alpha: jax.Array) -> jax.Array:
+            return loss.value(D(choose.retraction(here, displacement(alpha)).theta), sample.terms)
+
+        covector = here.covector(here.differential)
+        alpha = choose.step_size(Search(g, trial, here.value, covector @ g))
+        landing = choose.retraction(here, displacement(alpha))
+        return (
+            landing.theta,
+            State(theta, landing.delta, alpha, state.k + 1),
+            narrate(here, here.W, covector, landing, alpha),
+        )

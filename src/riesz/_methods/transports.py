@@ -1,0 +1,77 @@
+r"""Transports: how the last displacement becomes the momentum term $\psi^{(k)T} d_k$ of this step."""
+
+import abc
+from typing import ClassVar
+
+import equinox as eqx
+
+from .._geometry.frame import Frame
+from .._problem.features import along, evaluate
+from .._types import Vector
+from .state import State
+
+
+class AbstractTransport(eqx.Module):
+    """Coefficients d_k in T_k of the momentum h_{k-1} P^(k-1)."""
+
+    follows_gauge: eqx.AbstractClassVar[bool]
+    """Whether it carries a function, and so stays right when the generating system changes."""
+
+    @abc.abstractmethod
+    def __call__(self, frame: Frame, state: State) -> Vector:
+        """d_k."""
+
+
+class Projected(AbstractTransport):
+    r"""Project the last tangent vector, $\psi^T d_k = P^X_{T_k}\, \psi^{(k-1)T} \delta_{k-1}$.
+
+    In parameters $d_k = G_X^{(k)\dagger} G_X^{(k,k-1)} \delta_{k-1}$; the cross-Gram matrix is never formed,
+    because its product with $\delta_{k-1}$ is one JVP at $\theta_{k-1}$ on the current points.
+    """
+
+    follows_gauge: ClassVar[bool] = True
+
+    def __call__(self, frame: Frame, state: State) -> Vector:
+        """One JVP and one more right-hand side."""
+        last = frame.X.rows(
+            lambda block: along(frame.D, block.operator, state.theta, state.delta, block.over.x),
+        )
+        return frame.X.project(last)
+
+
+class Difference(AbstractTransport):
+    r"""Project the functional difference, $\psi^T d_k = P^X_{T_k} (v_k - v_{k-1})$ (the FD variants)."""
+
+    follows_gauge: ClassVar[bool] = True
+
+    def __call__(self, frame: Frame, state: State) -> Vector:
+        """One forward pass at theta_{k-1} and one more right-hand side."""
+        difference = frame.X.rows(
+            lambda block: block.features.values - evaluate(frame.D, block.operator, state.theta, block.over.x),
+        )
+        return frame.X.project(difference)
+
+
+class Quasi(AbstractTransport):
+    r"""Keep the coefficients, $d_k = \delta_{k-1}$: no solve at all (the quasi-natural variants)."""
+
+    follows_gauge: ClassVar[bool] = False
+
+    def __call__(self, frame: Frame, state: State) -> Vector:
+        """The coefficients of the last step, read in the new generating system."""
+        return state.delta
+
+
+class Unresolved(AbstractTransport):
+    r"""Keep what the tangent system does not resolve, $d_k = (I - G_W^\dagger G_W)\, \delta_{k-1}$: SPRING.
+
+    With the filter `Shift(lambda)` and a constant step size $\alpha$, a heavy ball with it takes the step
+    $\delta_k = \alpha \phi_k$ with $(G + \lambda)\, \phi_k = -\nabla L + \lambda \beta\, \phi_{k-1}$. Its momentum
+    survives only where the sampled tangent functions say nothing: the complement of `Projected`, made for few points.
+    """
+
+    follows_gauge: ClassVar[bool] = False
+
+    def __call__(self, frame: Frame, state: State) -> Vector:
+        """One product with the rows and one more right-hand side."""
+        return state.delta - frame.W.project(frame.W.psi @ state.delta)

@@ -1,0 +1,98 @@
+"""The Ritz energy of an elliptic equation."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import _check
+from ..integral import Integral
+from ..measures import AbstractMeasure, Points
+from ..operators import value_and_gradient
+
+KINDS = {"f": "a number at every point", "a": "a number at every point, or an n x n matrix"}
+
+
+class Attached(AbstractMeasure):
+    """A measure that is drawn anew each step, with (f(x_j), a(x_j)) as the data of its points."""
+
+    over: AbstractMeasure
+    a: Any
+    f: Any
+    drawn: ClassVar[bool] = True
+
+    def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
+        """Fresh points, with the coefficients there."""
+        return attach(self.over.draw(key, features), self.a, self.f)
+
+
+def attach(over: Points, a: Any, f: Any) -> Points:
+    """The points with data (f(x_j), a(x_j)), matrices flattened."""
+
+    def coefficients(x: Any) -> jax.Array:
+        values = []
+        for name, part, shapes in (("f", f, ((),)), ("a", a, ((), (x.size, x.size)))):
+            with _check.explained(f"{name} must be a function of a point, but it fails at shape {x.shape}"):
+                value = jnp.asarray(part(x) if callable(part) else part, x.dtype)
+            if value.shape not in shapes and value.shape != (1,):
+                raise _check.Mismatch(f"{name} must give {KINDS[name]}, but its shape is {value.shape}.")
+            values.append(value.reshape(-1))
+        return jnp.concatenate(values)
+
+    return Points(over.x, over.weights, jax.vmap(coefficients)(over.x))
+
+
+def _energy(z: jax.Array, data: Any) -> jax.Array:
+    if z.ndim > 1 and z.shape[:-1] != (1,):
+        raise _check.Mismatch(f"D must have scalar values for ritz, but values are {z.shape[:-1]}.")
+    value, slope = z.reshape(-1)[0], z.reshape(-1)[1:]
+    f, a = data[0], data[1:]
+    flux = a[0] * slope if a.size == 1 else a.reshape(slope.size, slope.size) @ slope
+    return 0.5 * slope @ flux - f * value
+
+
+def ritz(a: Any, f: Any, over: AbstractMeasure) -> Integral:
+    r"""The Ritz energy of $-\nabla\cdot(a \nabla u) = f$, $\int \frac12 a |\nabla v|^2 - f v \, d\mu$.
+
+    Among all functions with the same values on the boundary, the solution has the lowest energy; let the model satisfy
+    them by `riesz.hard_boundary`. On a part of the boundary where the model is free, the flux becomes zero. The
+    Hessian is the stiffness matrix, $\int a\, \nabla f \cdot \nabla g$. Excess energy is half the squared error in that
+    norm, and the energy itself is negative at the solution.
+
+    **Arguments:**
+
+    - `a`: the coefficient, a positive function of a point or number; or symmetric positive definite matrices.
+    - `f`: the source, a function of a point or a number.
+    - `over`: the measure dx on the domain, such as `riesz.gauss_legendre`; data that it carries are not used.
+
+    ```python
+    D = riesz.hard_boundary(D, riesz.box_bubble((0, 0), (1, 1)))
+    loss = riesz.ritz(1.0, lambda x: jnp.sin(jnp.pi * x[0]), riesz.gauss_legendre((0, 0), (1, 1), 20))
+    ```
+    """
+    _check.kind("over", over, AbstractMeasure, "a measure, such as riesz.gauss_legendre(0.0, 1.0, 50)")
+    if not callable(f):
+        f = _check.leaf(_check.scalar("f", f))
+    if not callable(a):
+        _check.number("a", a)
+        if jnp.ndim(a) == 0:
+            _check.scalar("a", a, above=0.0)
+        a = _check.leaf(a)
+    if over.drawn:
+        return Integral(_energy, Attached(over, a, f), value_and_gradient)
+    fixed = attach(over.draw(None), a, f)
+    return Integral(_energy, _positive(fixed), value_and_gradient)
+
+
+def _positive(over: Points) -> Points:
+    """Refuse sources that are not finite and coefficients that are not positive, where they can be seen."""
+    data = over.data
+    if data is not None and not _check.is_traced(data):
+        _check.finite_rows("f", data[:, :1])
+        _check.finite_rows("a", data[:, 1:])
+        if data.shape[1] == 2 and (np.asarray(data[:, 1]) <= 0).any():
+            worst = int(np.argmin(np.asarray(data[:, 1])))
+            raise ValueError(f"a must be greater than 0, but at point {worst} it is {data[worst, 1]}.")
+    return over

@@ -1,0 +1,73 @@
+"""Fixed points with weights and data: the measure that every other one draws."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import _check
+from ._base import AbstractMeasure
+
+
+class Points(AbstractMeasure):
+    """mu_m = sum_j w_j delta_{x_j}, with data_j attached to x_j."""
+
+    x: jax.Array
+    weights: jax.Array
+    data: jax.Array | None
+    drawn: ClassVar[bool] = False
+
+    def draw(self, key: Any = None, features: Callable[[Any], Any] | None = None) -> "Points":
+        """These very points, every time."""
+        return self
+
+    def take(self, chosen: jax.Array) -> "Points":
+        """The points with given numbers, their weights and data."""
+        return jax.tree.map(lambda array: array[chosen], self)
+
+    def __rmul__(self, factor: Any) -> "Points":
+        """The measure times a positive factor."""
+        return Points(self.x, factor * self.weights, self.data)
+
+
+def points(x: Any, data: Any = None, weights: Any = None) -> Points:
+    r"""The measure $\sum_j w_j \delta_{x_j}$ of given points, an average unless weights say otherwise.
+
+    **Arguments:**
+
+    - `x`: the points, along the first axis; shape (m,) means scalar points.
+    - `data`: what the loss compares with at each point (values, labels), along the first axis.
+    - `weights`: non-negative, one per point; 1/m by default.
+
+    ```python
+    over = riesz.points(x, data=y)
+    ```
+    """
+    x = _check.floating("x", x)
+    if x.ndim == 0 or x.shape[0] == 0:
+        raise ValueError(f"x must hold at least one point along its first axis, but its shape is {x.shape}.")
+    _check.finite_rows("x", x)
+    m = x.shape[0]
+    if data is not None:
+        data = _check.array("data", data)
+        if data.ndim == 0 or data.shape[0] != m:
+            raise ValueError(f"data must have one row for each of the {m} points, but its shape is {data.shape}.")
+        if jnp.issubdtype(data.dtype, jnp.inexact) and data.dtype != x.dtype:
+            raise TypeError(f"data and x must have one dtype, but they are {data.dtype} and {x.dtype}.")
+        _check.finite_rows("data", data)
+    if weights is None:
+        weights = jnp.full(m, 1 / m, x.dtype)
+    else:
+        weights = _check.array("weights", weights)
+        if weights.shape != (m,):
+            raise ValueError(f"weights must have shape ({m},), one per point, but it is {weights.shape}.")
+        if jnp.issubdtype(weights.dtype, jnp.inexact) and weights.dtype != x.dtype:
+            raise TypeError(f"weights and x must have one dtype, but they are {weights.dtype} and {x.dtype}.")
+        weights = weights.astype(x.dtype)
+        _check.finite_rows("weights", weights)
+        if not _check.is_traced(weights) and (np.asarray(weights) < 0).any():
+            worst = int(np.argmax(np.asarray(weights) < 0))
+            raise ValueError(f"weights must not be negative, but weights[{worst}] is {weights[worst]}.")
+    return Points(x, weights, data)

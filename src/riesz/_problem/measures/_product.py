@@ -1,0 +1,78 @@
+"""Products of measures: boxes from intervals, space and time from both."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from ... import _check
+from ._base import AbstractMeasure
+from ._points import Points
+
+
+@jax.jit  # one small program, not one for each of its operations
+def cross(*factors: Points) -> Points:
+    """Every combination of the factors' points, coordinates side by side in shape (m, n), the last factor fastest."""
+    return functools.reduce(_pair, factors[1:], Points(_columns(factors[0].x), factors[0].weights, factors[0].data))
+
+
+def _columns(x: jax.Array) -> jax.Array:
+    return x.reshape(x.shape[0], -1)
+
+
+def _pair(a: Points, b: Points) -> Points:
+    first, second = (index.reshape(-1) for index in jnp.indices((a.x.shape[0], b.x.shape[0])))
+    a, b = a.take(first), b.take(second)
+    x = jnp.concatenate([_columns(a.x), _columns(b.x)], axis=1)
+    return Points(x, a.weights * b.weights, b.data if a.data is None else a.data)
+
+
+class Product(AbstractMeasure):
+    """The product of two measures, one of them drawn anew each step."""
+
+    a: AbstractMeasure
+    b: AbstractMeasure
+    drawn: ClassVar[bool] = True
+
+    def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
+        """The product of one draw of each; tangent rows live on the product, so neither factor sees them."""
+        first, second = jax.random.split(key)
+        return cross(self.a.draw(first), self.b.draw(second))
+
+
+def _look(name: str, measure: Any) -> Points:
+    """The shapes that a factor draws."""
+    _check.kind(name, measure, AbstractMeasure, "a measure, such as riesz.grid(0, 1, 20)")
+    with _check.explained(f"{name} must draw its points without the tangent space"):
+        over = jax.eval_shape(lambda: measure.draw(jax.random.key(0) if measure.drawn else None))
+    if over.x.ndim > 2:
+        raise ValueError(f"{name} must have scalar or vector points, but the shape of a point is {over.x.shape[1:]}.")
+    return over
+
+
+def product(a: AbstractMeasure, b: AbstractMeasure) -> Points | Product:
+    r"""The product measure $a \otimes b$: every pair of points, with the product of their weights.
+
+    It is fixed where both factors are, else drawn anew each step. n points times k points are n k points. Data
+    travel along from the factor that carries them. For Christoffel points on a product, take
+    `riesz.christoffel(riesz.product(a, b), n)`.
+
+    **Arguments:**
+
+    - `a`, `b`: two measures; a point of the product has the coordinates of a, then those of b.
+
+    ```python
+    inside = riesz.product(riesz.monte_carlo((0, 0), (1, 1), 50), riesz.gauss_legendre(0, 2, 10))
+    walls = riesz.product(riesz.boundary((0, 0), (1, 1), 10), riesz.gauss_legendre(0, 2, 10))
+    ```
+    """
+    first, second = _look("a", a), _look("b", b)
+    if first.x.dtype != second.x.dtype:
+        raise TypeError(f"a and b must have one dtype, but they are {first.x.dtype} and {second.x.dtype}.")
+    if first.data is not None and second.data is not None:
+        raise ValueError("a and b must not both carry data: give the data of the pairs to riesz.points instead.")
+    if isinstance(a, Points) and isinstance(b, Points):
+        return cross(a, b)
+    return Product(a, b)

@@ -1,0 +1,108 @@
+"""Fixed maps in front of a model: D(theta) o phi, with nothing in phi to fit."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ... import _check
+from ..._types import Function, Parametrisation, Vector
+
+
+class Composed(eqx.Module):
+    """theta -> D(theta) o inputs."""
+
+    D: Parametrisation
+    inputs: Callable[[Any], Any]
+
+    def params(self, theta: Vector) -> Any:
+        """Those of D."""
+        return self.D.params(theta)  # type: ignore[attr-defined]
+
+    def __call__(self, theta: Vector) -> Function:
+        v = self.D(theta)
+        return lambda x: v(self.inputs(x))
+
+
+class FourierFeatures(eqx.Module):
+    """x -> (cos(B x), sin(B x))."""
+
+    frequencies: jax.Array
+
+    def __call__(self, x: Any) -> jax.Array:
+        size = self.frequencies.shape[1]
+        if jnp.shape(x) != (size,) and not (size == 1 and jnp.shape(x) == ()):
+            raise _check.Mismatch(f"x must hold points of shape ({size},) for these features, not {jnp.shape(x)}.")
+        angle = self.frequencies @ jnp.reshape(x, (size,))
+        return jnp.concatenate([jnp.cos(angle), jnp.sin(angle)])
+
+
+def fourier_features(D: Parametrisation, frequencies: Any) -> Composed:
+    r"""A model behind a fixed Fourier feature map, $x \mapsto D(\theta)(\cos Bx, \sin Bx)$.
+
+    High frequencies in B let a network of moderate weights follow rapid oscillations.
+
+    **Arguments:**
+
+    - `D`: a parametrisation whose functions take points of 2m entries.
+    - `frequencies`: the matrix B of shape (m, n), most often random; n = 1 accepts scalar points. It stays as it is.
+
+    **Returns:** the new parametrisation; theta is that of `D`.
+
+    ```python
+    D, theta0 = riesz.mlp(jax.random.key(0), (40, 20, 1))
+    D = riesz.fourier_features(D, 5.0 * jax.random.normal(jax.random.key(1), (20, 2)))
+    ```
+    """
+    _check.function("D", D)
+    matrix = _check.floating("frequencies", frequencies)
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise ValueError(f"frequencies must have two axes, waves and dimensions, but the shape is {matrix.shape}.")
+    _check.finite_rows("frequencies", matrix)
+    return Composed(D, FourierFeatures(matrix))
+
+
+class Circles(eqx.Module):
+    """x -> (cos(2 pi x_i / period_i), sin(2 pi x_i / period_i), x_j) with i the periodic dimensions, j the others."""
+
+    periods: jax.Array
+    periodic: tuple[int, ...] = eqx.field(static=True)
+    others: tuple[int, ...] = eqx.field(static=True)
+    scalar: bool = eqx.field(static=True)
+
+    def __call__(self, x: Any) -> jax.Array:
+        shape = () if self.scalar else (len(self.periodic) + len(self.others),)
+        if jnp.shape(x) != shape and not (self.scalar and jnp.shape(x) == (1,)):
+            raise _check.Mismatch(f"x must hold points of shape {shape} for these periods, not {jnp.shape(x)}.")
+        x = jnp.reshape(x, (-1,))
+        angle = 2 * jnp.pi * x[jnp.array(self.periodic)] / self.periods
+        kept = [x[jnp.array(self.others)]] if self.others else []
+        return jnp.concatenate([jnp.cos(angle), jnp.sin(angle), *kept])
+
+
+def periodic(D: Parametrisation, period: Any) -> Composed:
+    r"""A periodic model, $x \mapsto D(\theta)(\cos\tfrac{2\pi x}{p}, \sin\tfrac{2\pi x}{p})$, with all its derivatives.
+
+    **Arguments:**
+
+    - `D`: a parametrisation whose functions take the cosines of the periodic dimensions, then their sines, then the
+      other dimensions: 2 entries for a scalar point.
+    - `period`: a number for scalar points; for vector points one for each dimension, None where it is not periodic.
+
+    **Returns:** the new parametrisation; theta is that of `D`.
+
+    ```python
+    D, theta0 = riesz.mlp(jax.random.key(0), (3, 20, 1))
+    D = riesz.periodic(D, (2.0, None))  # points (x, t): periodic in x
+    ```
+    """
+    _check.function("D", D)
+    scalar = not isinstance(period, Sequence) and jnp.ndim(_check.number("period", period)) == 0
+    entries = [period] if scalar else list(period)
+    held = tuple(i for i, entry in enumerate(entries) if entry is not None)
+    if not held:
+        raise ValueError("period must hold at least one number, but it holds none.")
+    periods = _check.floating("period", [_check.scalar("period", entries[i], above=0.0) for i in held])
+    return Composed(D, Circles(periods, held, tuple(i for i in range(len(entries)) if i not in held), scalar))

@@ -1,0 +1,93 @@
+"""Fully connected networks, shallow and deep."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ... import _check
+from ..._types import Key
+from ..parametrise import parametrise
+
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "elu": jax.nn.elu,
+    "gelu": jax.nn.gelu,
+    "identity": lambda x: x,
+    "relu": jax.nn.relu,
+    "sigmoid": jax.nn.sigmoid,
+    "sin": jnp.sin,
+    "softplus": jax.nn.softplus,
+    "swish": jax.nn.swish,
+    "tanh": jnp.tanh,
+}
+
+INITIALISATIONS: dict[str, Callable[[int, int], tuple[float, float]]] = {
+    "normal": lambda n_in, n_out: (1.0, 1.0),
+    "glorot": lambda n_in, n_out: (math.sqrt(2 / (n_in + n_out)), 0.0),
+    "he": lambda n_in, n_out: (math.sqrt(2 / n_in), 0.0),
+    "lecun": lambda n_in, n_out: (math.sqrt(1 / n_in), 0.0),
+}
+"""The standard deviations of the weights and of the biases of a layer."""
+
+
+class MLP(eqx.Module):
+    """x -> A_L s(... s(A_1 x + b_1) ...) + b_L, with scalars where a layer of size one begins or ends it."""
+
+    weights: tuple[jax.Array, ...]
+    biases: tuple[jax.Array, ...]
+    activation: Callable[[Any], Any]
+
+    def __call__(self, x: Any) -> jax.Array:
+        size = self.weights[0].shape[1]
+        if jnp.shape(x) != (size,) and not (size == 1 and jnp.shape(x) == ()):
+            raise _check.Mismatch(f"x must hold points of shape ({size},) for this network, not {jnp.shape(x)}.")
+        x = jnp.reshape(x, (size,))
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = self.activation(weight @ x + bias)
+        x = self.weights[-1] @ x + self.biases[-1]
+        return x[0] if x.shape == (1,) else x
+
+
+def mlp(
+    key: Key, sizes: Sequence[int], activation: str | Callable[[Any], Any] = "tanh", init: str = "normal"
+) -> tuple[Any, jax.Array]:
+    r"""A fully connected network, $D(\theta)(x) = A_L\,\sigma(\dots\sigma(A_1 x + b_1)\dots) + b_L$.
+
+    All weights and biases start standard normal, as in the paper; `init` names other starts, which keep the values of
+    deep networks of one size from layer to layer.
+
+    **Arguments:**
+
+    - `key`: a JAX random key.
+    - `sizes`: the layer sizes, input and output included: `(4, 10, 1)`.
+    - `activation`: a name (`"tanh"`, `"sigmoid"`, ...) or a function.
+    - `init`: `"normal"`; or weights of variance 2/(inputs + outputs) for `"glorot"`, 2/inputs for `"he"` (relu) or
+      1/inputs for `"lecun"`, with biases zero.
+
+    **Returns:** `(D, theta0)`. A first size of 1 accepts scalar points; a last size of 1 returns scalars.
+
+    ```python
+    D, theta0 = riesz.mlp(jax.random.key(0), (4, 10, 1), activation="sigmoid")
+    D, theta0 = riesz.mlp(jax.random.key(0), (4, 20, 20, 20, 1), init="glorot")
+    ```
+    """
+    _check.key("key", key)
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or len(sizes) < 2:
+        raise ValueError(f"sizes must list at least an input and an output size, but it is {_check.shown(sizes)}.")
+    sizes = [_check.count("sizes", size) for size in sizes]
+    if isinstance(activation, str):
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {activation!r}.")
+        activation = ACTIVATIONS[activation]
+    _check.function("activation", activation)
+    if not isinstance(init, str) or init not in INITIALISATIONS:
+        raise ValueError(f"init must be one of {', '.join(INITIALISATIONS)}, not {_check.shown(init)}.")
+    layers = list(zip(sizes[:-1], sizes[1:], strict=True))
+    deviations = [INITIALISATIONS[init](n_in, n_out) for n_in, n_out in layers]
+    weights = tuple(jnp.full((n_out, n_in), w) for (n_in, n_out), (w, _) in zip(layers, deviations, strict=True))
+    biases = tuple(jnp.full(n_out, b) for (_, n_out), (_, b) in zip(layers, deviations, strict=True))
+    D, scale = parametrise(MLP(weights, biases, activation))
+    return D, scale * jax.random.normal(key, scale.shape)

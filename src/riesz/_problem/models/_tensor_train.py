@@ -1,0 +1,104 @@
+"""Functional tensor trains: functions of many variables as products of matrices of functions of one."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ... import _check
+from ..._types import Key, Vector
+from ..parametrise import Layout, ravel
+from ._basis import AbstractBasis
+
+SMOOTHNESS = 0.3
+"""A start's share of one degree or frequency, in units of the one below: rough starts are stuck in many dimensions."""
+
+
+class TensorTrain(eqx.Module):
+    """D(theta)(x) = A_1(x_1) ... A_n(x_n) with A_i(t) = sum_k phi_k(t) C_i[:, k, :], theta the cores C_i in a row."""
+
+    bases: tuple[AbstractBasis, ...]
+    layout: Layout
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """r_1, ..., r_{n-1}."""
+        return tuple(shape[2] for shape in self.layout.shapes[:-1])
+
+    def params(self, theta: Vector) -> tuple[jax.Array, ...]:
+        """The cores, of shapes (r_{i-1}, size_i, r_i) with r_0 = r_n = 1."""
+        return self.layout.unravel(theta)
+
+    def __call__(self, theta: Vector) -> Callable[[Any], Any]:
+        cores, n = self.params(theta), len(self.bases)
+
+        def train(x: Any) -> jax.Array:
+            if jnp.shape(x) != (n,) and not (n == 1 and jnp.shape(x) == ()):
+                raise _check.Mismatch(f"x must hold points of shape ({n},) for this train, not {jnp.shape(x)}.")
+            x = jnp.reshape(x, (n,))
+            row = jnp.ones(1, cores[0].dtype)
+            for t, basis, core in zip(x, self.bases, cores, strict=True):
+                row = basis(t) @ jnp.tensordot(row, core, 1)
+            return row[0]
+
+        return train
+
+
+def _shapes(ranks: Sequence[int], bases: Sequence[AbstractBasis]) -> list[tuple[int, int, int]]:
+    """The shapes of the cores; refuse ranks that no tensor of these sizes can have."""
+    bonds = [1, *(_check.count("ranks", rank) for rank in ranks), 1]
+    shapes = [(left, basis.size, right) for left, basis, right in zip(bonds[:-1], bases, bonds[1:], strict=True)]
+    for i, (before, after) in enumerate(zip(shapes[:-1], shapes[1:], strict=True)):
+        largest = min(before[0] * before[1], after[1] * after[2])
+        if bonds[i + 1] > largest:
+            raise ValueError(
+                f"ranks must be possible with these features and neighbours, "
+                f"but entry {i} is {bonds[i + 1]} and the most it can be is {largest}."
+            )
+    return shapes
+
+
+def _deviation(basis: AbstractBasis, shape: tuple[int, int, int]) -> jax.Array:
+    """The standard deviations of a core; with orthonormal features the mean of v^2 is then 1 on average."""
+    falling = SMOOTHNESS**basis.orders
+    falling = falling / jnp.sqrt(shape[2] * jnp.sum(falling**2))
+    return jnp.broadcast_to(falling[None, :, None], shape)
+
+
+def tensor_train(
+    key: Key, ranks: Sequence[int], features: AbstractBasis | Sequence[AbstractBasis]
+) -> tuple[TensorTrain, jax.Array]:
+    r"""A functional tensor train, $D(\theta)(x) = A_1(x_1) \cdots A_n(x_n)$.
+
+    $A_i(t) = \sum_k \phi^i_k(t)\, C_i[:, k, :]$ is a matrix of functions of one variable, and theta holds the cores
+    $C_i \in \mathbb{R}^{r_{i-1} \times K_i \times r_i}$ one after another. Matrices put between two cores and taken out
+    again leave the function as it is, so its tangent system never has full rank. `riesz.Truncation(D)` is a retraction
+    that does not see this freedom.
+
+    **Arguments:**
+
+    - `key`: a JAX random key.
+    - `ranks`: the ranks $r_1, \dots, r_{n-1}$; there is one more dimension than ranks.
+    - `features`: `Legendre(low, high, size)` or `Fourier(low, high, size)`, one for all dimensions or one each.
+
+    **Returns:** `(D, theta0)`. The cores start normal, smaller by 0.3 from one degree or frequency to the next, and
+    scaled so that the mean of $v^2$ over the box is 1 on average.
+
+    ```python
+    D, theta0 = riesz.tensor_train(jax.random.key(0), (3, 3), riesz.Legendre(-1.0, 1.0, 8))
+    ```
+    """
+    _check.key("key", key)
+    if not isinstance(ranks, Sequence) or isinstance(ranks, str):
+        raise TypeError(f"ranks must list the ranks between neighbouring dimensions, not {_check.shown(ranks)}.")
+    bases = tuple(features) if isinstance(features, Sequence) else (features,) * (len(ranks) + 1)
+    for basis in bases:
+        _check.kind("features", basis, AbstractBasis, "a basis, such as riesz.Legendre(-1.0, 1.0, 8), or one each")
+    if len(bases) != len(ranks) + 1:
+        raise ValueError(f"ranks must be one fewer than features, but they are {len(ranks)} and {len(bases)}.")
+    shapes = _shapes(ranks, bases)
+    deviations = tuple(_deviation(basis, shape) for basis, shape in zip(bases, shapes, strict=True))
+    layout, scale = ravel("cores", deviations)
+    return TensorTrain(bases, layout), scale * jax.random.normal(key, scale.shape)

@@ -1,0 +1,155 @@
+"""What `minimise` checks and puts together before anything is compiled."""
+
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .. import _check
+from .._geometry.inner_products import AbstractMetric, GaussNewton, InnerProduct
+from .._methods.names import as_method, auto
+from .._methods.safeguard import Safeguard
+from .._methods.schemes import AbstractMethod, AbstractScheme, Choices
+from .._methods.step_sizes import Search
+from .._problem.features import evaluate
+from .._problem.integral import AbstractLoss, Integral, check_problem, check_term
+from .memory import fitted
+from .run import STEP_COLUMNS, TOLERANCES, Problem
+
+_warned = threading.Event()
+
+
+def _check_precision(dtype: Any) -> None:
+    if dtype == jnp.float32 and not jax.config.read("jax_enable_x64") and not _warned.is_set():
+        _warned.set()
+        warnings.warn(
+            "theta0 is float32, which limits natural gradients to about three digits; for more, put this first: "
+            'import jax; jax.config.update("jax_enable_x64", True)',
+            stacklevel=4,
+        )
+
+
+def check_start(theta: Any, ndim: int, name: str) -> jax.Array:
+    """One start (ndim 1) or a batch of them (ndim 2): finite floating-point numbers."""
+    theta = _check.array(name, theta)
+    shape = "one axis of parameters" if ndim == 1 else "two axes, starts and parameters"
+    if theta.ndim != ndim or theta.size == 0:
+        raise ValueError(f"{name} must have {shape}, but its shape is {theta.shape}.")
+    if not jnp.issubdtype(theta.dtype, jnp.floating):
+        raise TypeError(f"{name} must be floating-point, but its dtype is {theta.dtype}.")
+    _check.finite_rows(name, theta)
+    return theta
+
+
+def _check_metrics(metrics: Any, theta: jax.Array) -> dict[str, Callable[[Any], Any]]:
+    if metrics is None:
+        return {}
+    if not isinstance(metrics, dict):
+        raise TypeError(f"metrics must be a dictionary of functions of theta, not {_check.shown(metrics)}.")
+    for name in metrics:
+        _check.kind("every name in metrics", name, str, "text")
+    taken = {"loss", "seconds", *STEP_COLUMNS} & set(metrics)
+    if taken:
+        raise ValueError(f"metrics must not be named {', '.join(sorted(taken))}: the history has that column.")
+    for name, f in metrics.items():
+        _check.function(f"metrics[{name!r}]", f)
+        with _check.explained(f"metrics[{name!r}] must be a function of theta that JAX can trace, but it fails"):
+            value = jax.eval_shape(f, theta)
+        if getattr(value, "shape", None) != ():
+            raise ValueError(f"metrics[{name!r}] must return a scalar, but it returns {_check.shown(value)}.")
+    return dict(metrics)
+
+
+def _check_target(target: Any, metrics: dict[str, Any]) -> Any:
+    if isinstance(target, dict):
+        unknown = set(target) - set(metrics)
+        if unknown or not target:
+            names = ", ".join(sorted(map(str, unknown))) or "in it"
+            raise ValueError(f"target must name metrics; there is no metric {names}.")
+        return {name: float(_check.scalar(f"target[{name!r}]", value)) for name, value in target.items()}
+    return None if target is None else float(_check.scalar("target", target))
+
+
+def _check_tolerance(tolerance: Any) -> dict[str, float]:
+    """By what it is for; a number is for steps."""
+    if tolerance is None:
+        return {}
+    if not isinstance(tolerance, dict):
+        return {"step": float(_check.scalar("tolerance", tolerance, least=0.0))}
+    if not tolerance or not set(tolerance) <= set(TOLERANCES):
+        raise ValueError(
+            f"tolerance must be a number, or a dictionary with {', '.join(map(repr, TOLERANCES))}, "
+            f"not {_check.shown(tolerance)}."
+        )
+    return {name: float(_check.scalar(f"tolerance[{name!r}]", bound, least=0.0)) for name, bound in tolerance.items()}
+
+
+def _check_choices(choices: Choices, theta: jax.Array) -> None:
+    """Refuse parts whose numbers are not single ones in the precision of theta."""
+    number = jax.ShapeDtypeStruct((), theta.dtype)
+    parts: dict[str, tuple[Callable[..., Any], Any, Any]] = {
+        "filter": (choices.filter, theta, theta),
+        "beta": (choices.momentum, jnp.zeros((), int), number),
+        "step_size": (lambda g: choices.step_size(Search(g, lambda alpha: alpha, g[0], g[0])), theta, number),
+    }
+    for name, (part, argument, expected) in parts.items():
+        with _check.explained(f"{name} must be made of single numbers, but it fails"):
+            found = jax.eval_shape(part, argument)
+        if found.shape != expected.shape:
+            raise ValueError(f"{name} must be made of single numbers, but it gives shape {found.shape}.")
+        if not found.weak_type and jnp.promote_types(found.dtype, theta.dtype) != theta.dtype:
+            raise TypeError(f"theta and {name} must have one dtype, but they are {theta.dtype} and {found.dtype}.")
+
+
+def _check_metric(name: str, metric: AbstractMetric, loss: AbstractLoss, D: Any, theta: Any, key: Any) -> None:
+    """Refuse an inner product that does not fit the problem."""
+    if metric.drawn and key is None:
+        raise ValueError(f"key must be given, such as jax.random.key(0): {name} draws its points each step.")
+    if isinstance(metric, GaussNewton):
+        linear = []
+
+        def look(theta: Any) -> None:
+            for term, over in zip(loss.terms, loss.draw(key, D, theta), strict=True):
+                linear.append(term.is_linear(evaluate(D, term.operator, theta, over.x), over))
+
+        jax.eval_shape(look, theta)
+        if all(linear):
+            raise ValueError(f"{name}=GaussNewton() has no metric here: every density of the loss is linear.")
+    if isinstance(metric, InnerProduct):
+        density = (lambda z: jnp.sum(z**2)) if metric.density is None else metric.density
+        for over in [term.over for term in loss.terms] if metric.over is None else [metric.over]:
+            term = Integral(density, over, metric.operator)
+            check_term(name, term, jax.eval_shape(lambda term=term: term.draw_points(key, D, theta)), D, theta)
+
+
+def prepare(
+    loss: Any, D: Any, theta: jax.Array, method: Any, max_steps: Any, target: Any, tolerance: Any,
+    max_seconds: Any, metrics: Any, key: Any, progress: Any, memory: Any, at_once: int = 1,
+) -> tuple[Problem, Any, dict[str, Any]]:  # fmt: skip
+    """Check everything before anything is compiled; `theta` is one start."""
+    if method is not None and not isinstance(method, str):
+        _check.kind("method", method, AbstractMethod, "a method, such as riesz.nhb(), or its name")
+    chosen = auto() if method is None else as_method(method)
+    check_problem(loss, D, theta, key)
+    if isinstance(chosen, AbstractScheme):
+        _check_choices(chosen.choices, theta)
+    for name, metric in chosen.metrics.items():
+        _check_metric(name, metric, loss, D, theta, key)
+    drawn = loss.drawn or any(metric.drawn for metric in chosen.metrics.values())
+    if max_seconds is not None:
+        _check.scalar("max_seconds", max_seconds, above=0.0)
+    if progress not in (True, False, "auto"):
+        raise ValueError(f'progress must be True, False or "auto", not {_check.shown(progress)}.')
+    checked = _check_metrics(metrics, theta)
+    options = {
+        "max_steps": _check.count("max_steps", max_steps, least=0),
+        "target": _check_target(target, checked),
+        "tolerance": _check_tolerance(tolerance),
+        "metrics": checked,
+    }
+    _check_precision(theta.dtype)
+    chosen = fitted(loss, D, theta, chosen, key, memory, at_once)
+    return Problem(loss, D, Safeguard(chosen), drawn), key if drawn else None, options

@@ -1,0 +1,52 @@
+"""What a run leaves."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from .._methods.result import Result
+
+
+class Solution(eqx.Module):
+    """What `minimise` returns; from `minimise_many`, with a leading axis of starts."""
+
+    theta: jax.Array
+    """The best accepted parameters; the last ones where points are drawn anew each step."""
+    loss: jax.Array
+    """The loss at theta."""
+    last: jax.Array
+    """The last accepted parameters: where the method itself stands."""
+    result: Any
+    """A `Result`, or an array of them."""
+    steps: Any
+    """The number of steps made, or an array of them."""
+    history: dict[str, np.ndarray]
+    """loss, seconds and metrics at every iterate (steps + 1 of them); the other columns for every step."""
+    D: Callable[[Any], Any]
+
+    @property
+    def function(self) -> Callable[[Any], Any]:
+        """V = D(theta); for a batch of starts, the function whose values are stacked along a first axis."""
+        if self.theta.ndim == 1:
+            return self.D(self.theta)
+        return lambda x: jax.vmap(lambda theta: self.D(theta)(x))(self.theta)
+
+    def __repr__(self) -> str:
+        if isinstance(self.result, Result):
+            return f"Solution(loss={float(self.loss):.6g}, steps={self.steps}, result={self.result.name})"
+        names = [result.name for result in self.result]
+        counts = ", ".join(f"{name}: {names.count(name)}" for name in dict.fromkeys(names))
+        return f"Solution({len(names)} starts, best loss={np.min(np.asarray(self.loss)):.6g}, {counts})"
+
+
+class SolveError(RuntimeError):
+    """A run that failed; the solution so far is attached."""
+
+    solution: Solution
+
+    def __init__(self, solution: Solution):
+        super().__init__(str(solution.result))
+        self.solution = solution
