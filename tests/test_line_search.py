@@ -47,17 +47,18 @@ def test_armijo_takes_the_first_step_that_decreases_enough(name):
     """Against the rule written out on constant steps: L(trial) <= L(base) - c alpha L'(g)."""
     theta, state, sample = moved(name)
     method = riesz.METHODS[name]()
-    here = method.choices.frame(LOSS, D, theta, sample)
-    d = method.choices.transport(here, state)
+    here = method.choices.linearise(LOSS, D, theta, sample)
+    d = method.choices.transport(here, method.choices.momentum_space(here, sample), state)
     beta = method.choices.momentum(state.k)
     y = theta + beta * d if name in ("nn1", "qnn2") else theta
-    there = method.choices.frame(LOSS, D, y, sample)
+    there = method.choices.linearise(LOSS, D, y, sample)
     where = there if name == "nn1" else here
-    slope = where.covector(there.differential) @ where.representer(there.differential)
+    W = method.choices.gradient_space(where, sample)
+    slope = where.covector(there.slopes) @ W.represent(where, there.slopes)
     constant = lambda alpha: one_step(riesz.METHODS[name](step_size=riesz.Constant(alpha)), theta, state, sample)
     alphas = 2.0 ** -jnp.arange(31.0)
     _, losses, _ = jax.vmap(constant)(alphas)
-    enough = np.asarray(losses <= there.value - 1e-4 * alphas * slope)
+    enough = np.asarray(losses <= there.loss - 1e-4 * alphas * slope)
     expected = float(alphas[int(np.argmax(enough))]) if enough.any() else float(alphas[int(jnp.argmin(losses))])
     _, _, alpha = one_step(riesz.METHODS[name](step_size=riesz.Armijo()), theta, state, sample)
     assert float(alpha) == expected

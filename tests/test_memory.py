@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import riesz
-from riesz._methods.schemes import Auto
+from riesz._methods.auto import Auto
 from riesz._running import memory as _budget
 from riesz._running.memory import available, fitted, predicted
 from riesz._running.peak import peak
@@ -111,8 +111,8 @@ def test_tangent_spaces_in_chunks(problem):
     def verbs(factorisation):
         space = riesz.tangent_space(loss, D, theta, factorisation=factorisation, **how)
         r = jnp.sin(jnp.arange(1.0 * space.psi.shape[0]))
-        solves = [space.project(r), space.riesz(c), space.factorised.norm(r, c, space.filter)]
-        products = [space.psi @ c, space.psi.T @ r, space.gram, space.norm(c), jnp.max(space.factorised.eigenvalues)]
+        solves = [space.project(r), space.riesz(c), space.inverse.norm(r, c)]
+        products = [space.psi @ c, space.psi.T @ r, space.gram, space.norm(c), jnp.max(space.factors.eigenvalues)]
         return solves + products
 
     expected = verbs(riesz.QRSVD())

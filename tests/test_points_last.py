@@ -127,7 +127,7 @@ def test_a_factorisation_reads_rows_as_they_are_stored(name):
     D, theta = riesz.mlp(jax.random.key(0), (N, WIDTH, 1))
     x = jax.random.normal(jax.random.key(1), (3 * M, N))
     loss = riesz.residual(getattr(riesz, name), 0.0, riesz.points(x))
-    program = jax.jit(lambda theta: riesz.tangent_space(loss, D, theta).factorised.s)
+    program = jax.jit(lambda theta: riesz.tangent_space(loss, D, theta).factors.s)
     entry = program.lower(theta).compile().as_text().split("ENTRY")[1]
     written = [line.split("=")[1].split("fusion(")[0] for line in entry.splitlines() if "fusion(" in line]
     assert any(f"f64[{3 * M},{theta.size}]{{0,1}}" in shape for shape in written)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import riesz
+from riesz._geometry.inner_products import draw_sample
+from riesz._geometry.linearise import linearise
 
 
 @pytest.fixture(params=["least_squares", "logistic"])
@@ -56,10 +58,8 @@ def test_the_path_leaves_the_tangent_direction_at_right_angles(problem):
     delta = jax.random.normal(jax.random.key(1), theta.shape) / 10
 
     def tangential(retraction, t):
-        frame_step = riesz._geometry.frame.Frame(
-            loss, D, theta, riesz._geometry.frame.draw_sample(loss, D, theta, None, W), W=W, filter=riesz.Floor(1e-14)
-        )
-        landed = retraction(frame_step, t * delta).theta
+        at = linearise(loss, D, theta, draw_sample(loss, D, theta, None, W))
+        landed = retraction(at, space, t * delta).theta
         moved = space.rows(lambda block: jax.vmap(D(landed))(block.over.x) - jax.vmap(D(theta))(block.over.x))
         return float(space.norm(space.project(moved) - t * delta))
 
@@ -89,14 +89,14 @@ def test_corrections_lead_to_the_orthographic_retraction(problem):
     """P_T (D(R) - v) = psi^T delta: each correction brings it closer."""
     loss, D, theta, W = problem
     filter = riesz.Floor(1e-14)
-    sample = riesz._geometry.frame.draw_sample(loss, D, theta, None, W)
-    frame = riesz._geometry.frame.Frame(loss, D, theta, sample, W=W, filter=filter)
+    at = linearise(loss, D, theta, draw_sample(loss, D, theta, None, W))
+    space = riesz.tangent_space(loss, D, theta, W=W, filter=filter)
     delta = jax.random.normal(jax.random.key(1), theta.shape) / 100
 
     def miss(corrections):
-        landing = riesz.SecondOrder(1e9, corrections)(frame, delta)
+        landing = riesz.SecondOrder(1e9, corrections)(at, space, delta)
         moved = lambda block: jax.vmap(D(landing.theta))(block.over.x) - jax.vmap(D(theta))(block.over.x)
-        return float(frame.W.norm(frame.W.project(frame.W.rows(moved)) - delta))
+        return float(space.norm(space.project(space.rows(moved)) - delta))
 
     misses = [miss(corrections) for corrections in (0, 1, 2, 3)]
     assert all(after < before / 2 for before, after in zip(misses, misses[1:], strict=False))

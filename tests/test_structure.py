@@ -60,7 +60,7 @@ class Program:
     @property
     def factorisations(self):
         """How many QR, SVD and eigenvalue decompositions there are."""
-        return tuple(self.count[name] for name in ("qr", "svd", "eigh"))
+        return tuple(self.count[name] for name in ("geqrf", "svd", "eigh"))
 
     def outputs(self, primitive=None):
         """The shapes of everything that is computed, or that one primitive computes."""
@@ -90,6 +90,14 @@ def test_the_walk_sees_nested_programs():
     assert sum(equation.primitive.name == "qr" for equation in inner(closed.jaxpr)) == 1
 
 
+@pytest.mark.parametrize("name", (*NATURAL, "auto"))
+def test_q_is_never_formed(name):
+    """The reflectors of QR are kept, and applied to every right-hand side."""
+    counts = Program(riesz.METHODS[name](), two_terms()).count
+    assert counts["householder_product"] == counts["qr"] == 0
+    assert counts["ormqr"] > 0
+
+
 @pytest.mark.parametrize("loss", [regression, two_terms])
 @pytest.mark.parametrize("name", NATURAL)
 def test_factorisations_where_x_is_w(name, loss):
@@ -117,6 +125,16 @@ def test_classical_methods_factorise_nothing(name):
     program = Program(riesz.METHODS[name](), regression())
     assert program.factorisations == (0, 0, 0)
     assert (M, 1, D_SIZE) not in set(program.outputs()), "a gradient needs no Jacobian"
+
+
+@pytest.mark.parametrize("loss", [regression, two_terms, classification])
+def test_auto_factorises_once_and_has_two_jacobians(loss):
+    """One factorisation for all dampings; one Jacobian, and the JVP of another one where speeds are due."""
+    program = Program(riesz.auto(), loss())
+    assert program.factorisations == (1, 1, 0)
+    rows = lambda program: sum(shape == (M, 1, D_SIZE) for shape in program.outputs())
+    ngd = Program(riesz.ngd(W=riesz.GaussNewton()), loss())
+    assert 0 < rows(program) <= 4 * rows(ngd)
 
 
 def test_newton_diagonalises_once():

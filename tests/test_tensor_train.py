@@ -133,8 +133,8 @@ class TestTrain:
 
 @eqx.filter_jit
 def retract(D, theta, delta):
-    """A landing; the retraction asks the frame for nothing but theta."""
-    return riesz.Truncation(D)(types.SimpleNamespace(theta=theta), delta)
+    """Where the retraction leads; it asks the linearisation for nothing but theta."""
+    return riesz.Truncation(D)(types.SimpleNamespace(theta=theta), None, delta)
 
 
 def gauged(D, theta, seed=3):

@@ -106,9 +106,10 @@ def projection(columns, weights):
 @compiled
 def gradient(method, loss, D, theta):
     """Coefficients of the manifold gradient, the covector, the space's rows and its eigenvalues."""
-    frame = method.choices.frame(loss, D, theta, method.draw(loss, D, theta))
-    g = frame.representer(frame.differential)
-    return g, frame.covector(frame.differential), frame.W.psi, frame.W.factorised.eigenvalues
+    sample = method.draw(loss, D, theta)
+    at = method.choices.linearise(loss, D, theta, sample)
+    W = method.choices.gradient_space(at, sample)
+    return W.represent(at, at.slopes), at.covector(at.slopes), W.psi.array(), W.factors.eigenvalues
 
 
 @compiled
@@ -402,9 +403,11 @@ def test_the_first_step_has_no_momentum(name):
 @compiled
 def transported(method, loss, D, theta, state):
     """The coefficients d_k of all three transports, and the rows of X at theta_k."""
-    frame = method.choices.frame(loss, D, theta, method.draw(loss, D, theta))
+    sample = method.draw(loss, D, theta)
+    at = method.choices.linearise(loss, D, theta, sample)
+    X = method.choices.momentum_space(at, sample)
     transports = {"projected": riesz.Projected(), "difference": riesz.Difference(), "quasi": riesz.Quasi()}
-    return {name: transport(frame, state) for name, transport in transports.items()}, frame.X.psi
+    return {name: transport(at, X, state) for name, transport in transports.items()}, X.psi.array()
 
 
 def gap(other, X_metric, D, theta, p, h, beta):

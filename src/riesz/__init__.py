@@ -2,7 +2,7 @@
 
 from ._doors.minimise import minimise as minimise
 from ._doors.minimise import minimise_many as minimise_many
-from ._geometry.frame import tangent_space as tangent_space
+from ._doors.tangent_space import tangent_space as tangent_space
 from ._geometry.inner_products import L2 as L2
 from ._geometry.inner_products import GaussNewton as GaussNewton
 from ._geometry.inner_products import InnerProduct as InnerProduct
@@ -11,6 +11,7 @@ from ._linalg.filters import Cutoff as Cutoff
 from ._linalg.filters import Floor as Floor
 from ._linalg.filters import Shift as Shift
 from ._linalg.solvers import QRSVD as QRSVD
+from ._linalg.solvers import Cholesky as Cholesky
 from ._linalg.solvers import Gram as Gram
 from ._methods.momentum import ConstantMomentum as ConstantMomentum
 from ._methods.momentum import NesterovMomentum as NesterovMomentum
@@ -94,6 +95,7 @@ from ._problem.operators import spatial as spatial
 from ._problem.operators import time_derivative as time_derivative
 from ._problem.operators import value_and_gradient as value_and_gradient
 from ._problem.parametrise import parametrise as parametrise
+from ._problem.residual_vector import ResidualVector as ResidualVector
 from ._records.checkpoint import Checkpoint as Checkpoint
 from ._records.checkpoint import CheckpointError as CheckpointError
 from ._records.logs import JSONLines as JSONLines

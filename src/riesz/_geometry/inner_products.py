@@ -2,26 +2,30 @@
 
 import abc
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
-import numpy as np
 
 from .. import _check
+from .._linalg.filters import AbstractFilter
+from .._linalg.solvers import AbstractSolver
 from .._problem.features import features
-from .._problem.integral import Integral
+from .._problem.integral import AbstractLoss, Integral
 from .._problem.measures import AbstractMeasure, Points
 from .._problem.operators import identity
 from .._types import Operator, Parametrisation, Vector
-from .tangent import Block, Curvature, TangentSpace
-
-if TYPE_CHECKING:
-    from .frame import Frame
+from .forms import Identity, form_of
+from .linearise import Linearisation, Sample
+from .rows import Block, rows_of
+from .tangent import AbstractSpace, TangentSpace
 
 
 class AbstractMetric(eqx.Module):
-    """What stands in for G: it turns the frame at theta into a space that solves with it."""
+    """What stands in for G: it turns the linearisation at theta into a space that solves with it."""
+
+    needs_rows: ClassVar[bool] = True
+    """Whether its spaces are made of rows."""
 
     def draw(self, key: Any, D: Parametrisation, theta: Vector) -> Points | None:
         """The points of the metric's own measure for one step, if it has one."""
@@ -33,41 +37,37 @@ class AbstractMetric(eqx.Module):
         return False
 
     @abc.abstractmethod
-    def space(self, frame: "Frame", over: Points | None) -> Any:
-        """The space at the frame's theta: it has `rank`, `lift`, `riesz`, and `project` where it has rows."""
+    def space(
+        self, at: Linearisation, over: Points | None, solver: AbstractSolver, filter: AbstractFilter
+    ) -> AbstractSpace:
+        """The space at theta.
+
+        `over` are the points of the metric's own measure, if it has one.
+        """
 
 
 class AbstractInnerProduct(AbstractMetric):
     """An inner product of functions, (f, g) = sum_j w_j (A f)(x_j)^T M_j (A g)(x_j)."""
 
     @abc.abstractmethod
-    def blocks(self, frame: "Frame", over: Points | None) -> tuple[Block, ...]:
-        """The blocks of rows that the inner product has at the frame's theta."""
+    def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
+        """The blocks of rows that the inner product has at theta."""
 
-    def space(self, frame: "Frame", over: Points | None) -> TangentSpace:
+    def space(
+        self, at: Linearisation, over: Points | None, solver: AbstractSolver, filter: AbstractFilter
+    ) -> TangentSpace:
         """The tangent space at theta with this inner product."""
-        blocks = self.blocks(frame, over)
-        return TangentSpace(blocks, frame.filter, frame.factorisation, frame.psi(blocks))
-
-
-def _is_identity(term: Integral, z: jax.Array, over: Points) -> bool:
-    """Whether l'' is the identity whatever z is, as for least squares."""
-    fixed = term.fixed_curvature(z, over)
-    return fixed is not None and np.array_equal(fixed, np.eye(len(fixed)))
-
-
-def _form(term: Integral, z: jax.Array, over: Points) -> Curvature | None:
-    """The form l''(z_j) at every point; None is the identity."""
-    return None if _is_identity(term, z, over) else Curvature.of(term.curvature(z, over))
+        blocks = self.blocks(at, over)
+        return TangentSpace.of(blocks, rows_of(at.D, at.theta, blocks, at.chunk), solver, filter)
 
 
 class L2(AbstractInnerProduct):
     r"""The identity on the z of every term, over every term's measure: $\sum_j w_j\, z_j^T z_j'$."""
 
-    def blocks(self, frame: "Frame", over: Points | None) -> tuple[Block, ...]:
-        """One block a term."""
-        parts = zip(frame.loss.terms, frame.sample.terms, frame.features, strict=True)
-        return tuple(Block(term.operator, over, feats, None, t) for t, (term, over, feats) in enumerate(parts))
+    def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
+        """One block per term."""
+        parts = enumerate(at.parts)
+        return tuple(Block(part.term.operator, part.over, Identity(), part.features, t) for t, part in parts)
 
 
 class GaussNewton(AbstractInnerProduct):
@@ -76,21 +76,16 @@ class GaussNewton(AbstractInnerProduct):
     For least squares it is `L2()`. Terms with a linear density add nothing.
     """
 
-    def blocks(self, frame: "Frame", over: Points | None) -> tuple[Block, ...]:
+    def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
         """One block for each term whose density is not linear."""
         blocks = []
-        parts = zip(frame.loss.terms, frame.sample.terms, frame.features, strict=True)
-        for t, (term, points, feats) in enumerate(parts):
-            if not term.is_linear(feats.values, points):
-                blocks.append(Block(term.operator, points, feats, _form(term, feats.values, points), t))
+        for t, part in enumerate(at.parts):
+            form = form_of(part.term, part.features.values, part.over)
+            if form is not None:
+                blocks.append(Block(part.term.operator, part.over, form, part.features, t))
         if not blocks:
             raise ValueError("W=GaussNewton() has no metric here: every density of the loss is linear.")
         return tuple(blocks)
-
-    def is_L2(self, frame: "Frame") -> bool:
-        """Whether it is `L2()` here."""
-        parts = zip(frame.loss.terms, frame.features, frame.sample.terms, strict=True)
-        return all(_is_identity(term, feats.values, over) for term, feats, over in parts)
 
 
 class InnerProduct(AbstractInnerProduct):
@@ -133,13 +128,42 @@ class InnerProduct(AbstractInnerProduct):
             return None
         return self.over.draw(key, lambda x: features(D, self.operator, theta, x).rows)
 
-    def blocks(self, frame: "Frame", over: Points | None) -> tuple[Block, ...]:
-        """One block a measure, with this inner product's operator and form."""
-        return tuple(self._block(frame, points) for points in (frame.sample.terms if over is None else (over,)))
+    def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
+        """One block per measure, with this inner product's operator and form."""
+        measures = tuple(part.over for part in at.parts) if over is None else (over,)
+        return tuple(self._block(at, points) for points in measures)
 
-    def _block(self, frame: "Frame", over: Points) -> Block:
-        feats = frame.assemble(self.operator, over.x)
+    def _block(self, at: Linearisation, over: Points) -> Block:
+        known = at.features(self.operator, over.x)
         if self.density is None:
-            return Block(self.operator, over, feats, None, None)
-        form = _form(Integral(self.density, over, self.operator), feats.values, over)
-        return Block(self.operator, over, feats, form, None)
+            return Block(self.operator, over, Identity(), known, None)
+        form = form_of(Integral(self.density, over, self.operator), known.values, over)
+        if form is None:
+            raise ValueError("density must be curved: that of an InnerProduct is linear, so that it has no rows.")
+        return Block(self.operator, over, form, known, None)
+
+
+def same_rows(first: tuple[Block, ...], second: tuple[Block, ...]) -> bool:
+    """Whether two inner products have the same rows here, so that one factorisation serves both.
+
+    Both then consist of the rows of the loss's own terms, unchanged, as L2 and Gauss-Newton do for least squares.
+    """
+    plain = lambda blocks: [block.term if isinstance(block.form, Identity) else None for block in blocks]
+    return plain(first) == plain(second) and None not in plain(first)
+
+
+def draw_sample(
+    loss: AbstractLoss,
+    D: Parametrisation,
+    theta: Vector,
+    key: Any,
+    W: AbstractMetric,
+    X: AbstractMetric | None = None,
+) -> Sample:
+    """The points of one step: those of the loss, and of W and X where they have measures of their own."""
+    keys = (None, None, None) if key is None else jax.random.split(key, 3)
+    return Sample(
+        loss.draw(keys[0], D, theta),
+        W.draw(keys[1], D, theta),
+        None if X is None else X.draw(keys[2], D, theta),
+    )

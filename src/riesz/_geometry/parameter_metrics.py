@@ -1,44 +1,49 @@
 """Metrics of the parameter space R^d: the identity of the classical methods, and Newton's Hessian."""
 
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from .._linalg.filters import AbstractFilter
+from .._linalg.solvers import AbstractSolver
+from .._problem.features import evaluate
 from .._problem.measures import Points
 from .._types import Vector
 from .inner_products import AbstractMetric
-from .tangent import Differential
-
-if TYPE_CHECKING:
-    from .frame import Frame
+from .linearise import Linearisation, Slopes
+from .tangent import AbstractSpace
 
 
-class EuclideanSpace(eqx.Module):
+class EuclideanSpace(AbstractSpace):
     """R^d with the identity in place of G."""
 
-    rank: jax.Array
+    d: int = eqx.field(static=True)
 
-    def lift(self, differential: Differential) -> tuple[None, Differential]:
-        """No rows: L' stays a covector."""
-        return None, differential
+    @property
+    def rank(self) -> jax.Array:
+        """All d of them."""
+        return jnp.asarray(self.d)
 
-    def riesz(self, covector: Vector) -> Vector:
-        """The gradient is its own representer."""
-        return covector
+    def represent(self, at: Linearisation, slopes: Slopes) -> Vector:
+        """The gradient in theta."""
+        return at.covector(slopes)
 
 
 class Euclidean(AbstractMetric):
     """The Euclidean metric on parameters, under which natural methods become the classical ones."""
 
-    def space(self, frame: "Frame", over: Points | None) -> EuclideanSpace:
-        """R^d itself."""
-        return EuclideanSpace(jnp.asarray(frame.theta.size))
+    needs_rows: ClassVar[bool] = False
+
+    def space(
+        self, at: Linearisation, over: Points | None, solver: AbstractSolver, filter: AbstractFilter
+    ) -> EuclideanSpace:
+        """The space R^d itself."""
+        return EuclideanSpace(at.theta.size)
 
 
-class HessianSpace(eqx.Module):
+class HessianSpace(AbstractSpace):
     """R^d with the Hessian H_L = G + K, which may be indefinite."""
 
     eigenvalues: jax.Array
@@ -50,21 +55,26 @@ class HessianSpace(eqx.Module):
         """The number of eigenvalues of H_L above eps in absolute value."""
         return self.filter.rank(jnp.abs(self.eigenvalues))
 
-    def lift(self, differential: Differential) -> tuple[None, Differential]:
-        """No rows: L' stays a covector."""
-        return None, differential
-
-    def riesz(self, covector: Vector) -> Vector:
-        """H_L^-1 c; the filter acts on |lambda|, and the sign of lambda survives, as in Newton's method."""
+    def represent(self, at: Linearisation, slopes: Slopes) -> Vector:
+        """H_L^-1 grad L; the filter acts on |lambda|, and the sign of lambda survives, as in Newton's method."""
         gains = jnp.sign(self.eigenvalues) * self.filter(jnp.abs(self.eigenvalues))
-        return self.vectors @ (gains * (self.vectors.T @ covector))
+        return self.vectors @ (gains * (self.vectors.T @ at.covector(slopes)))
 
 
 class Hessian(AbstractMetric):
     """H_L(theta) = G + K, the functional Hessian plus the curvature of the manifold; d x d, for small d."""
 
-    def space(self, frame: "Frame", over: Points | None) -> HessianSpace:
-        """The eigenvalues of the Hessian at the frame's theta."""
-        L: Any = lambda theta: frame.loss.value(frame.D(theta), frame.sample.terms)
-        eigenvalues, vectors = jnp.linalg.eigh(jax.hessian(L)(frame.theta))
-        return HessianSpace(eigenvalues, vectors, frame.filter)
+    needs_rows: ClassVar[bool] = False
+
+    def space(
+        self, at: Linearisation, over: Points | None, solver: AbstractSolver, filter: AbstractFilter
+    ) -> HessianSpace:
+        """The eigenvalues of the Hessian at theta."""
+
+        def loss(theta: Vector) -> jax.Array:
+            images = [evaluate(at.D, part.term.operator, theta, part.over.x) for part in at.parts]
+            pairs = zip(at.parts, images, strict=True)
+            return sum(part.over.weights @ part.term.densities(z, part.over) for part, z in pairs)  # type: ignore[return-value]
+
+        eigenvalues, vectors = jnp.linalg.eigh(jax.hessian(loss)(at.theta))
+        return HessianSpace(eigenvalues, vectors, filter)

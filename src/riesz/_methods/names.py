@@ -10,10 +10,11 @@ from .. import _check
 from .._geometry.inner_products import L2, AbstractInnerProduct, AbstractMetric, GaussNewton
 from .._geometry.parameter_metrics import Euclidean, Hessian
 from .._linalg.filters import AbstractFilter, Floor, Shift
-from .._linalg.solvers import AbstractFactorisation
+from .._linalg.solvers import AbstractSolver, as_solver
+from .auto import Auto
 from .momentum import AbstractMomentum, ConstantMomentum, NesterovMomentum, NoMomentum, as_momentum
 from .retractions import AbstractRetraction, Straight
-from .schemes import AbstractMethod, Auto, Choices, HeavyBall, NesterovOne, NesterovTwo
+from .schemes import AbstractMethod, Choices, HeavyBall, NesterovOne, NesterovTwo
 from .step_sizes import AbstractStepSize, Clipped, Constant
 from .transports import Difference, Projected, Quasi, Unresolved
 
@@ -37,7 +38,7 @@ def _choices(
     filter: AbstractFilter | None,
     step_size: AbstractStepSize | None,
     retraction: AbstractRetraction | None,
-    factorisation: AbstractFactorisation | None,
+    factorisation: AbstractSolver | None,
 ) -> Choices:
     W = L2() if W is None else W
     if X is None and isinstance(W, GaussNewton):
@@ -49,7 +50,7 @@ def _choices(
         X=X,
         transport=transport,
         filter=_floor() if filter is None else filter,
-        factorisation=factorisation,
+        solver=as_solver(factorisation),
         step_size=Clipped(0.1) if step_size is None else step_size,
         momentum=momentum,
         retraction=Straight() if retraction is None else retraction,
@@ -68,7 +69,7 @@ class NaturalMethod(Protocol):
         filter: AbstractFilter | None = None,
         step_size: AbstractStepSize | None = None,
         retraction: AbstractRetraction | None = None,
-        factorisation: AbstractFactorisation | None = None,
+        factorisation: AbstractSolver | None = None,
     ) -> AbstractMethod:
         """The method with these choices."""
         ...
@@ -107,7 +108,7 @@ def _natural(
         filter: AbstractFilter | None = None,
         step_size: AbstractStepSize | None = None,
         retraction: AbstractRetraction | None = None,
-        factorisation: AbstractFactorisation | None = None,
+        factorisation: AbstractSolver | None = None,
     ) -> AbstractMethod:
         momentum = as_momentum(default() if beta is None else beta)
         filter = filtered() if filter is None else filter

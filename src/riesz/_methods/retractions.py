@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 
 from .. import _check
-from .._geometry.frame import Frame
+from .._geometry.linearise import Linearisation
 from .._problem.features import bend, evaluate
 from .._types import Vector
 
 
-class Landing(eqx.Module):
+class Retracted(eqx.Module):
     """Where a retraction leads."""
 
     theta: jax.Array
@@ -31,10 +31,12 @@ class AbstractRetraction(eqx.Module):
 
     changes_gauge: eqx.AbstractClassVar[bool]
     """Whether coefficients before and after it belong to different generating systems even for small steps."""
+    projects: ClassVar[bool] = False
+    """Whether it needs the tangent space with W, and not only theta."""
 
     @abc.abstractmethod
-    def __call__(self, frame: Frame, delta: Vector) -> Landing:
-        """Land."""
+    def __call__(self, at: Linearisation, space: Any, delta: Vector) -> Retracted:
+        """The parameters of R(v + psi^T delta); `space` is the tangent space with W, None where it is not needed."""
 
 
 class Straight(AbstractRetraction):
@@ -42,9 +44,9 @@ class Straight(AbstractRetraction):
 
     changes_gauge: ClassVar[bool] = False
 
-    def __call__(self, frame: Frame, delta: Vector) -> Landing:
-        """Theta + delta."""
-        return Landing(frame.theta + delta, delta, jnp.ones((), delta.dtype), jnp.zeros((), delta.dtype))
+    def __call__(self, at: Linearisation, space: Any, delta: Vector) -> Retracted:
+        """The parameters theta + delta."""
+        return Retracted(at.theta + delta, delta, jnp.ones((), delta.dtype), jnp.zeros((), delta.dtype))
 
 
 class SecondOrder(AbstractRetraction):
@@ -74,32 +76,31 @@ class SecondOrder(AbstractRetraction):
     limit: jax.Array = eqx.field(converter=_check.leaf, default=0.75)
     corrections: int = eqx.field(static=True, default=0)
     changes_gauge: ClassVar[bool] = False
+    projects: ClassVar[bool] = True
 
     def __check_init__(self):
         _check.number("limit", self.limit, above=0.0)
         _check.count("corrections", self.corrections, least=0)
 
-    def __call__(self, frame: Frame, delta: Vector) -> Landing:
-        """Theta + s delta + s^2 a / 2, and what corrections add."""
-        space, D = frame.W, frame.D
-        bent = space.rows(lambda block: bend(D, block.operator, frame.theta, delta, block.over.x))
+    def __call__(self, at: Linearisation, space: Any, delta: Vector) -> Retracted:
+        """The parameters theta + s delta + s^2 a / 2, and what corrections add."""
+        bent = space.rows(lambda block: bend(at.D, block.operator, at.theta, delta, block.over.x))
         a = -space.project(bent)
         length, limit = space.length(delta), jnp.asarray(self.limit, delta.dtype)
         bending = space.length(a) / jnp.where(length > 0, length, 1)
         s = jnp.where(bending > limit, limit / jnp.where(bending > limit, bending, 1), 1)
-        theta = frame.theta + s * delta + s**2 / 2 * a
+        theta = at.theta + s * delta + s**2 / 2 * a
         if self.corrections:
-            theta = self._corrected(frame, theta, s * delta, s**2 / 2 * space.length(a))
-        return Landing(theta, s * delta, s, bending)
+            theta = self._corrected(at, space, theta, s * delta, s**2 / 2 * space.length(a))
+        return Retracted(theta, s * delta, s, bending)
 
-    def _corrected(self, frame: Frame, theta: Vector, delta: Vector, last: jax.Array) -> Vector:
+    def _corrected(self, at: Linearisation, space: Any, theta: Vector, delta: Vector, last: jax.Array) -> Vector:
         """Chord steps on P_T (D(theta) - v) = psi^T delta."""
-        space = frame.W
 
         def correct(_: Any, carry: Any) -> Any:
             theta, last = carry
             moved = space.rows(
-                lambda block: evaluate(frame.D, block.operator, theta, block.over.x) - block.features.values
+                lambda block: evaluate(at.D, block.operator, theta, block.over.x) - block.features.values
             )
             step = -space.project(moved - space.psi @ delta)
             length = space.length(step)

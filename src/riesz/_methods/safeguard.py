@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._geometry.frame import Sample
+from .._geometry.linearise import Sample
 from .._problem.integral import AbstractLoss
 from .._types import Parametrisation, Vector
 from .schemes import AbstractMethod

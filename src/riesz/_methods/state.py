@@ -1,5 +1,8 @@
 """What a method carries from one step to the next, and what a step tells about itself."""
 
+import dataclasses
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -29,21 +32,34 @@ class State(eqx.Module):
         return State(theta, jnp.zeros_like(self.delta), self.alpha, self.k)
 
 
+def _column(kind: type) -> Any:
+    """A field of a step's info that is a column of the history, with the type of its entries."""
+    return dataclasses.field(metadata={"column": kind})
+
+
 class Info(eqx.Module):
     """Only what a plot needs."""
 
     loss: jax.Array
     """L(theta_k), before the step."""
-    gradient_norm: jax.Array
-    """The Euclidean norm of the covector that was represented."""
-    step_norm: jax.Array
-    """|theta_{k+1} - theta_k|."""
-    alpha: jax.Array
-    scale: jax.Array
-    """The factor by which the retraction shortened the displacement."""
-    rank: jax.Array
-    """Eigenvalues of G_W above eps; d for the classical methods."""
-    accepted: jax.Array
-    """False where the step was undone."""
     end: jax.Array
     """The code of the `Result` with which the method itself wants to end the run; 0, RUNNING, to go on."""
+    gradient_norm: jax.Array = _column(float)
+    """The Euclidean norm of the covector that was represented."""
+    step_norm: jax.Array = _column(float)
+    """|theta_{k+1} - theta_k|."""
+    alpha: jax.Array = _column(float)
+    scale: jax.Array = _column(float)
+    """The factor by which the retraction shortened the displacement."""
+    rank: jax.Array = _column(int)
+    """Eigenvalues of G_W above eps; d for the classical methods; -1 where the solver has no spectrum."""
+    residual: jax.Array = _column(float)
+    """The relative residual that a solver without a spectrum has reached; else NaN."""
+    accepted: jax.Array = _column(bool)
+    """False where the step was undone."""
+
+
+STEP_COLUMNS: dict[str, type] = {
+    field.name: field.metadata["column"] for field in dataclasses.fields(Info) if "column" in field.metadata
+}
+"""The columns of the history that have an entry for every step, with the types of their entries."""

@@ -1,11 +1,11 @@
 r"""Transports: how the last displacement becomes the momentum term $\psi^{(k)T} d_k$ of this step."""
 
 import abc
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 
-from .._geometry.frame import Frame
+from .._geometry.linearise import Linearisation
 from .._problem.features import along, evaluate
 from .._types import Vector
 from .state import State
@@ -16,10 +16,12 @@ class AbstractTransport(eqx.Module):
 
     follows_gauge: eqx.AbstractClassVar[bool]
     """Whether it carries a function, and so stays right when the generating system changes."""
+    inner_product: eqx.AbstractClassVar[str | None]
+    """In which tangent space it works: that of "X" or of "W", or None where it solves nothing."""
 
     @abc.abstractmethod
-    def __call__(self, frame: Frame, state: State) -> Vector:
-        """d_k."""
+    def __call__(self, at: Linearisation, space: Any, state: State) -> Vector:
+        """The coefficients d_k at the linearisation, in the tangent space of its inner product."""
 
 
 class Projected(AbstractTransport):
@@ -30,34 +32,35 @@ class Projected(AbstractTransport):
     """
 
     follows_gauge: ClassVar[bool] = True
+    inner_product: ClassVar[str | None] = "X"
 
-    def __call__(self, frame: Frame, state: State) -> Vector:
+    def __call__(self, at: Linearisation, space: Any, state: State) -> Vector:
         """One JVP and one more right-hand side."""
-        last = frame.X.rows(
-            lambda block: along(frame.D, block.operator, state.theta, state.delta, block.over.x),
-        )
-        return frame.X.project(last)
+        last = space.rows(lambda block: along(at.D, block.operator, state.theta, state.delta, block.over.x))
+        return space.project(last)
 
 
 class Difference(AbstractTransport):
     r"""Project the functional difference, $\psi^T d_k = P^X_{T_k} (v_k - v_{k-1})$ (the FD variants)."""
 
     follows_gauge: ClassVar[bool] = True
+    inner_product: ClassVar[str | None] = "X"
 
-    def __call__(self, frame: Frame, state: State) -> Vector:
+    def __call__(self, at: Linearisation, space: Any, state: State) -> Vector:
         """One forward pass at theta_{k-1} and one more right-hand side."""
-        difference = frame.X.rows(
-            lambda block: block.features.values - evaluate(frame.D, block.operator, state.theta, block.over.x),
+        difference = space.rows(
+            lambda block: block.features.values - evaluate(at.D, block.operator, state.theta, block.over.x)
         )
-        return frame.X.project(difference)
+        return space.project(difference)
 
 
 class Quasi(AbstractTransport):
     r"""Keep the coefficients, $d_k = \delta_{k-1}$: no solve at all (the quasi-natural variants)."""
 
     follows_gauge: ClassVar[bool] = False
+    inner_product: ClassVar[str | None] = None
 
-    def __call__(self, frame: Frame, state: State) -> Vector:
+    def __call__(self, at: Linearisation, space: Any, state: State) -> Vector:
         """The coefficients of the last step, read in the new generating system."""
         return state.delta
 
@@ -71,7 +74,8 @@ class Unresolved(AbstractTransport):
     """
 
     follows_gauge: ClassVar[bool] = False
+    inner_product: ClassVar[str | None] = "W"
 
-    def __call__(self, frame: Frame, state: State) -> Vector:
+    def __call__(self, at: Linearisation, space: Any, state: State) -> Vector:
         """One product with the rows and one more right-hand side."""
-        return state.delta - frame.W.project(frame.W.psi @ state.delta)
+        return state.delta - space.project(space.psi @ state.delta)

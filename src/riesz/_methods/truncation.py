@@ -1,16 +1,16 @@
 """The retraction of tensor trains: add the tangent vector exactly, then truncate back to the ranks."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from .. import _check
-from .._geometry.frame import Frame
+from .._geometry.linearise import Linearisation
 from .._problem.models import TensorTrain
 from .._problem.parametrise import ravel
 from .._types import Vector
-from .retractions import AbstractRetraction, Landing
+from .retractions import AbstractRetraction, Retracted
 
 Cores = tuple[jax.Array, ...]
 
@@ -101,9 +101,9 @@ class Truncation(AbstractRetraction):
     def __check_init__(self):
         _check.kind("D", self.D, TensorTrain, "a tensor train, the D of riesz.tensor_train")
 
-    def __call__(self, frame: Frame, delta: Vector) -> Landing:
+    def __call__(self, at: Linearisation, space: Any, delta: Vector) -> Retracted:
         """Double, truncate, align."""
-        cores = self.D.params(frame.theta)
+        cores = self.D.params(at.theta)
         landed = aligned(truncated(moved(cores, self.D.params(delta)), self.D.ranks), cores)
         one = jnp.ones((), delta.dtype)
-        return Landing(ravel("cores", landed)[1], delta, one, 0 * one)
+        return Retracted(ravel("cores", landed)[1], delta, one, 0 * one)

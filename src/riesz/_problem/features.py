@@ -1,32 +1,48 @@
-"""Features: the values (A v)(x_j) and rows d(A v)(x_j)/dtheta of a model at theta, assembled point by point.
+"""Features: the values z_j = (A v)(x_j) of a model at theta and their derivatives in theta.
 
-An operator acts on functions, so z_j = (A D(theta))(x_j) depends on x_j alone, and one pass of reverse mode
-per point gives value and rows together. Differentiating the batch instead costs a thousand times more. The points
-are the last axis of what is stored, so that the rows are one matrix by columns, as LAPACK reads it.
+An operator acts on functions, so z_j = (A D(theta))(x_j) depends on x_j alone, and one pass of reverse mode per point
+gives value and rows together. Differentiating the batch instead costs a thousand times more. The points are the last
+axis of what is stored, so that the rows are one matrix by columns, as LAPACK reads it.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._types import Operator, Parametrisation, Vector
+from .._types import Function, Operator, Parametrisation, Vector
 from .points_last import points_last
+
+
+class Whole(eqx.Module):
+    """An operator whose image is not a function but one vector, r(v) in R^N: all entries come from one evaluation."""
+
+    residual: Callable[[Function], Any]
+
+    def __call__(self, v: Function) -> jax.Array:
+        """All entries."""
+        return jnp.ravel(jnp.asarray(self.residual(v)))
 
 
 class Features(eqx.Module):
     """z_j = (A D(theta))(x_j) and its derivative in theta, for every point."""
 
     values: jax.Array
-    """z, of shape (m, ...): one z_j a point, in the shape that the operator gave it."""
+    """z, of shape (m, ...): one z_j per point, in the shape that the operator gave it."""
     rows: jax.Array | None
-    """dz/dtheta, of shape (m, p, d), with z_j flattened to R^p; None where they are assembled in chunks."""
+    """dz/dtheta, of shape (m, p, d), with z_j flattened to R^p; None where rows are not stored."""
+
+
+def image(operator: Operator, v: Function, x: jax.Array) -> jax.Array:
+    """The values z_j = (A v)(x_j) at the points; the entries of a `Whole` operator are its points."""
+    return operator(v) if isinstance(operator, Whole) else jax.vmap(operator(v))(x)  # type: ignore[return-value]
 
 
 def evaluate(D: Parametrisation, operator: Operator, theta: Vector, x: jax.Array) -> jax.Array:
     """The values z_j = (A D(theta))(x_j): one forward pass."""
-    return jax.vmap(operator(D(theta)))(x)
+    return image(operator, D(theta), x)
 
 
 def along(D: Parametrisation, operator: Operator, theta: Vector, delta: Vector, x: jax.Array) -> jax.Array:
@@ -39,15 +55,52 @@ def bend(D: Parametrisation, operator: Operator, theta: Vector, delta: Vector, x
     return jax.jvp(lambda theta: along(D, operator, theta, delta, x), (theta,), (delta,))[1]
 
 
+def pull(D: Parametrisation, operator: Operator, theta: Vector, covectors: jax.Array, x: jax.Array) -> Vector:
+    """The covector sum_j covector_j^T dz_j/dtheta: one pass of reverse mode, no rows."""
+    return reverse(lambda theta: flat(evaluate(D, operator, theta, x)), theta, covectors)
+
+
+def reverse(f: Callable[[Vector], jax.Array], theta: Vector, covector: jax.Array) -> Vector:
+    """The product of a covector with the derivative of f, in forward mode where a loop of f has no reverse mode."""
+    try:
+        return jax.vjp(f, theta)[1](covector)[0]
+    except ValueError as error:
+        if not _has_no_reverse_mode(error):
+            raise
+    return jax.jacfwd(lambda theta: jnp.sum(f(theta) * covector))(theta)
+
+
+def derivative(f: Callable[[Vector], jax.Array], theta: Vector) -> tuple[jax.Array, jax.Array]:
+    """The value z of f and its Jacobian, of shape (p, d), in the mode with the fewer passes.
+
+    Reverse mode takes one pass per entry of z, forward mode one per parameter; loops of unknown length have no reverse
+    mode.
+    """
+    try:
+        z, pullback = jax.vjp(f, theta)
+        if z.size == 1:
+            return z, pullback(jnp.ones_like(z))[0].reshape(1, -1)
+        if z.size <= theta.size:
+            basis = jnp.eye(z.size, dtype=z.dtype).reshape(z.size, *z.shape)
+            return z, jax.vmap(lambda covector: pullback(covector)[0])(basis)
+    except ValueError as error:
+        if not _has_no_reverse_mode(error):
+            raise
+    push = lambda direction: jax.jvp(f, (theta,), (direction,))
+    z, columns = jax.vmap(push, out_axes=(None, -1))(jnp.eye(theta.size, dtype=theta.dtype))
+    return z, columns.reshape(-1, theta.size)
+
+
+def _has_no_reverse_mode(error: Exception) -> bool:
+    return "Reverse-mode differentiation does not work" in str(error)
+
+
 def features(D: Parametrisation, operator: Operator, theta: Vector, x: jax.Array) -> Features:
-    """Values and rows at every point, from one pass of reverse mode per point."""
-
-    def at(point: Any) -> tuple[jax.Array, jax.Array]:
-        z, pullback = jax.vjp(lambda theta: operator(D(theta))(point), theta)
-        basis = jnp.eye(z.size, dtype=z.dtype).reshape(z.size, *z.shape)
-        return z, jax.vmap(lambda covector: pullback(covector)[0])(basis)
-
-    return Features(*points_last(at, x))
+    """Values and rows at every point, from one pass per point; of a `Whole` operator, from one Jacobian."""
+    if isinstance(operator, Whole):
+        values, rows = derivative(lambda theta: operator(D(theta)), theta)
+        return Features(values, rows[:, None, :])
+    return Features(*points_last(lambda point: derivative(lambda theta: operator(D(theta))(point), theta), x))
 
 
 def flat(values: jax.Array) -> jax.Array:

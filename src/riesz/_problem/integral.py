@@ -8,18 +8,16 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.core import eval_jaxpr
-from jax.extend.core import Literal
 
 from .. import _check
 from .._types import Function, Operator, Parametrisation, Vector
-from .features import features, flat
+from .curvature import Curvature, curvature_of, diagonal
+from .features import features, flat, image
 from .measures import AbstractMeasure, Points
 from .operators import identity
 
 
-def _takes_data(density: Callable[..., Any]) -> bool:
+def takes_data(density: Callable[..., Any]) -> bool:
     """Whether a density is a function of (z, data), rather than of z alone."""
     try:
         parameters = inspect.signature(density).parameters.values()
@@ -36,7 +34,7 @@ class AbstractLoss(eqx.Module):
 
     @property
     @abc.abstractmethod
-    def terms(self) -> "tuple[Integral, ...]":
+    def terms(self) -> "tuple[AbstractTerm, ...]":
         """The integrals that this loss is the sum of."""
 
     @property
@@ -52,9 +50,9 @@ class AbstractLoss(eqx.Module):
         )
 
     def value(self, v: Function, sample: tuple[Points, ...]) -> jax.Array:
-        """L_m(v) on given points."""
+        """The loss L_m(v) on given points."""
         terms = zip(self.terms, sample, strict=True)
-        return sum(term.integrate(jax.vmap(term.operator(v))(over.x), over) for term, over in terms)  # type: ignore[return-value]
+        return sum(over.weights @ term.densities(image(term.operator, v, over.x), over) for term, over in terms)  # type: ignore[return-value]
 
     def __call__(self, v: Function, key: Any = None) -> jax.Array:
         """The value of the loss at a function; `key` is needed where points are drawn."""
@@ -97,15 +95,69 @@ class AbstractLoss(eqx.Module):
 class Loss(AbstractLoss):
     """A sum of integrals."""
 
-    integrals: "tuple[Integral, ...]"
+    integrals: "tuple[AbstractTerm, ...]"
 
     @property
-    def terms(self) -> "tuple[Integral, ...]":
+    def terms(self) -> "tuple[AbstractTerm, ...]":
         """Those integrals."""
         return self.integrals
 
 
-class Integral(AbstractLoss):
+class AbstractTerm(AbstractLoss):
+    """One term, sum_j w_j l(z_j, data_j): a density, an operator that gives z, and a measure."""
+
+    density: eqx.AbstractVar[Callable[..., Any]]
+    operator: eqx.AbstractVar[Operator]
+    over: eqx.AbstractVar[AbstractMeasure]
+    factor: eqx.AbstractVar[jax.Array]
+
+    @property
+    def terms(self) -> "tuple[AbstractTerm, ...]":
+        """The term itself."""
+        return (self,)
+
+    def scaled(self, factor: Any) -> "AbstractTerm":
+        """The term with a positive factor in front."""
+        return eqx.tree_at(lambda term: term.factor, self, _check.leaf(factor) * self.factor)
+
+    @abc.abstractmethod
+    def draw_points(self, key: Any, D: Parametrisation, theta: Vector) -> Points:
+        """The term's points for one step, its factor in their weights."""
+
+    def _pointwise(self, f: Callable[..., Any], z: jax.Array, over: Points) -> Any:
+        """What a function of (z_j, data_j), or of z_j alone as the density is, gives at every point."""
+        if takes_data(self.density):
+            return jax.vmap(f, (0, None if over.data is None else 0))(z, over.data)
+        return jax.vmap(f)(z)
+
+    def densities(self, z: jax.Array, over: Points) -> jax.Array:
+        """The point-wise losses l(z_j), of shape (m,)."""
+        return self._pointwise(self.density, z, over)
+
+    def densities_and_slopes(self, z: jax.Array, over: Points) -> tuple[jax.Array, jax.Array]:
+        """The point-wise losses l(z_j), and their slopes l'(z_j) of shape (m, p)."""
+        densities, slopes = self._pointwise(jax.value_and_grad(self.density), z, over)
+        return densities, flat(slopes)
+
+    def curvature(self, z: jax.Array, over: Points) -> Curvature:
+        """What l'' is for every z and all data: zero, the identity, diagonal or full."""
+        if not takes_data(self.density):
+            return curvature_of(self.density, z[0])
+        if over.data is None:
+            return curvature_of(lambda z: self.density(z, None), z[0])
+        return curvature_of(self.density, z[0], over.data[0])
+
+    def diagonals(self, z: jax.Array, over: Points) -> jax.Array:
+        """The diagonals of l''(z_j), of shape (m, p), where these are diagonal."""
+        return flat(self._pointwise(lambda *point: diagonal(self.density, *point), z, over))
+
+    def hessians(self, z: jax.Array, over: Points) -> jax.Array:
+        """The matrices l''(z_j), of shape (m, p, p)."""
+        m, p = flat(z).shape
+        return self._pointwise(jax.hessian(self.density), z, over).reshape(m, p, p)
+
+
+class Integral(AbstractTerm):
     r"""One term of a loss, $\sum_j w_j\, \ell((A v)(x_j), \mathrm{data}_j)$.
 
     **Arguments:**
@@ -132,119 +184,6 @@ class Integral(AbstractLoss):
         self.operator = _check.function("operator", operator)
         self.factor = _check.leaf(1.0)
 
-    @property
-    def terms(self) -> "tuple[Integral, ...]":
-        """The term itself."""
-        return (self,)
-
-    def scaled(self, factor: Any) -> "Integral":
-        """The term with a positive factor in front."""
-        return eqx.tree_at(lambda term: term.factor, self, _check.leaf(factor) * self.factor)
-
     def draw_points(self, key: Any, D: Parametrisation, theta: Vector) -> Points:
-        """The term's points for one step, its factor in their weights."""
+        """The points of its measure, which may follow the tangent rows."""
         return self.factor * self.over.draw(key, lambda x: features(D, self.operator, theta, x).rows)
-
-    def _pointwise(
-        self, of: Callable[[Callable[..., Any]], Callable[..., Any]], z: jax.Array, over: Points
-    ) -> jax.Array:
-        if _takes_data(self.density):
-            return jax.vmap(of(self.density), (0, None if over.data is None else 0))(z, over.data)
-        return jax.vmap(of(self.density))(z)
-
-    def integrate(self, z: jax.Array, over: Points) -> jax.Array:
-        """sum_j w_j l(z_j)."""
-        return over.weights @ self._pointwise(lambda density: density, z, over)
-
-    def magnitude(self, z: jax.Array, over: Points) -> jax.Array:
-        """sum_j w_j |l(z_j)|: what the rounding of the integral is measured by."""
-        return over.weights @ jnp.abs(self._pointwise(lambda density: density, z, over))
-
-    def slope(self, z: jax.Array, over: Points) -> jax.Array:
-        """l'(z_j), of shape (m, p)."""
-        return flat(self._pointwise(jax.grad, z, over))
-
-    def curvature(self, z: jax.Array, over: Points) -> jax.Array:
-        """l''(z_j), of shape (m, p, p)."""
-        m, p = flat(z).shape
-        return self._pointwise(jax.hessian, z, over).reshape(m, p, p)
-
-    def is_linear(self, z: jax.Array, over: Points) -> bool:
-        """Whether l'' is zero for every z, so that the term adds nothing to a Gauss-Newton metric."""
-        fixed = self.fixed_curvature(z, over)
-        return fixed is not None and not fixed.any()
-
-    def fixed_curvature(self, z: jax.Array, over: Points) -> np.ndarray | None:
-        """l'', of shape (p, p), where it is the same for every z and all data, as for least squares; else None.
-
-        Read off the traced program, so it holds for every z: the second derivative must not depend on any input.
-        """
-        inputs = [z[0]] if over.data is None else [z[0], over.data[0]]
-        arguments = tuple(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in inputs)
-        curvature = jax.hessian(self.density)
-        takes_data = _takes_data(self.density)
-
-        def second(z: Any, data: Any = None) -> Any:
-            return curvature(z, data) if takes_data else curvature(z)
-
-        closed = jax.make_jaxpr(second)(*arguments)
-        reached = set(closed.jaxpr.invars)
-        for equation in closed.jaxpr.eqns:
-            if any(not isinstance(v, Literal) and v in reached for v in equation.invars):
-                reached.update(equation.outvars)
-        if any(_check.is_traced(c) for c in closed.consts) or reached.intersection(
-            v for v in closed.jaxpr.outvars if not isinstance(v, Literal)
-        ):
-            return None
-        with jax.ensure_compile_time_eval():
-            zeros = [np.zeros(a.shape, a.dtype) for a in arguments]
-            (value,) = eval_jaxpr(closed.jaxpr, closed.consts, *zeros)
-            return np.asarray(value).reshape(z[0].size, z[0].size)
-
-
-def check_term(where: str, term: Integral, over: Points, D: Parametrisation, theta: jax.Array) -> None:
-    """Refuse a term, the shapes of its points and a model that do not fit together."""
-    for part, array in (("points", over.x), ("weights", over.weights)):
-        if array.dtype != theta.dtype:
-            raise TypeError(
-                f"theta and the {part} of {where} must have one dtype, but they are {theta.dtype} and {array.dtype}."
-            )
-    point, *rest = (jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (over.x, over.data) if a is not None)
-    with _check.explained(f"D and operator must accept the points of {where}, but fail at shape {point.shape}"):
-        z = jax.eval_shape(lambda theta, x: term.operator(D(theta))(x), theta, point)
-    if not hasattr(z, "shape") or not jnp.issubdtype(z.dtype, jnp.floating):
-        raise TypeError(f"D must give functions with real values: in {where}, (A v)(x) is {_check.shown(z)}.")
-    if z.dtype != theta.dtype:
-        raise TypeError(f"theta and D's values in {where} must have one dtype, not {theta.dtype} and {z.dtype}.")
-    data = (rest or [None]) if _takes_data(term.density) else []
-    lacking = ", whose over carries no data" if data == [None] else ""
-    with _check.explained(f"density must be a function of z or of (z, data), but it fails in {where}{lacking}"):
-        out = jax.eval_shape(term.density, z, *data)
-    if getattr(out, "shape", None) != () or not jnp.issubdtype(out.dtype, jnp.floating):
-        raise ValueError(f"density must return a real scalar, but in {where} it returns {_check.shown(out)}.")
-
-
-def check_problem(loss: Any, D: Any, theta: Any, key: Any) -> None:
-    """Refuse a loss, a parametrisation and a start that do not fit together, before anything is compiled."""
-    _check.kind("loss", loss, AbstractLoss, "a loss, such as riesz.least_squares(over)")
-    _check.function("D", D)
-    if not hasattr(theta, "dtype") or theta.ndim != 1 or not jnp.issubdtype(theta.dtype, jnp.floating):
-        raise TypeError(f"theta must be a vector of floating-point numbers, not {_check.shown(theta)}.")
-    _check.finite_rows("theta", theta)
-    if key is not None:
-        _check.key("key", key)
-    elif loss.drawn:
-        raise ValueError("key must be given, such as jax.random.key(0): the loss draws its points each step.")
-
-    def look(theta: Any) -> None:
-        v = D(theta)
-        if not callable(v):
-            raise _check.Mismatch(f"D must return a function, but D(theta) is {_check.shown(v)}.")
-
-    with _check.explained(f"D must turn theta into a function, but it fails at shape {theta.shape}"):
-        jax.eval_shape(look, theta)
-    # Measures that follow the tangent space evaluate the model where they draw from.
-    with _check.explained("D and operator must accept the points that the loss draws from, but they fail"):
-        sample = jax.eval_shape(lambda: loss.draw(key, D, theta))
-    for index, (term, over) in enumerate(zip(loss.terms, sample, strict=True)):
-        check_term(f"term {index} of the loss" if len(loss.terms) > 1 else "the loss", term, over, D, theta)

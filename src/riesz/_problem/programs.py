@@ -59,3 +59,54 @@ def has_loop(program: Any) -> bool:
         return any(has_loop(program) for program in programs if hasattr(program, "eqns"))
 
     return any(step.primitive.name == "while" or calls_one(step) for step in program.eqns)
+
+
+def reached(program: Any) -> set[Any]:
+    """The variables of a program that depend on its inputs; a call depends on all that it is given."""
+    found = set(program.invars)
+    for step in program.eqns:
+        if any(not isinstance(v, jex.Literal) and v in found for v in step.invars):
+            found.update(step.outvars)
+    return found
+
+
+RESHAPING = frozenset(("broadcast_in_dim", "expand_dims", "reshape", "squeeze"))
+"""Steps that keep the order of the entries, where they keep their number."""
+
+
+def acts_entrywise(program: Any) -> bool:
+    """Whether each entry of the output depends on no entry of the first input but its own.
+
+    Each step that leads to the output and sees the first input then acts entry by entry on arrays of its size.
+    """
+    return _is_entrywise(program, [True] + [False] * (len(program.invars) - 1))
+
+
+def _is_entrywise(program: Any, given: list[bool]) -> bool:
+    size = next(v.aval.size for v, depends in zip(program.invars, given, strict=True) if depends)
+    depends = {v for v, known in zip(program.invars, given, strict=True) if known}
+    sees = lambda step: [not isinstance(v, jex.Literal) and v in depends for v in step.invars]
+    for step in _needed(program):
+        if not any(seen := sees(step)):
+            continue
+        called = [part for part in step.params.values() if hasattr(part, "jaxpr")]
+        name = step.primitive.name
+        keeps = all(v.aval.size == size for v in step.outvars)
+        if called and (name in INLINED or name == "custom_jvp_call"):
+            keeps &= all(v.aval.size == size for v, s in zip(step.invars, seen, strict=True) if s)
+            if not keeps or not _is_entrywise(called[0].jaxpr, seen):
+                return False
+        elif not (keeps and name in ENTRYWISE | RESHAPING):
+            return False
+        depends.update(step.outvars)
+    return True
+
+
+def _needed(program: Any) -> list[Any]:
+    """The steps that lead to the outputs."""
+    wanted, steps = {v for v in program.outvars if not isinstance(v, jex.Literal)}, []
+    for step in reversed(program.eqns):
+        if wanted.intersection(step.outvars):
+            wanted.update(v for v in step.invars if not isinstance(v, jex.Literal))
+            steps.append(step)
+    return steps[::-1]

@@ -21,7 +21,7 @@ import equinox as eqx
 import jax
 
 from .. import _check
-from .._linalg.solvers import AbstractFactorisation, Gram
+from .._linalg.solvers import AbstractSolver, Gram
 from .._methods.safeguard import Safeguard
 from .._methods.schemes import AbstractMethod
 from .._problem.integral import AbstractLoss
@@ -37,7 +37,7 @@ CHUNKS = (4096, 1024, 256, 64, 16)
 COPIES = 32
 """No step takes so many copies of its rows, so where they would fit there is nothing to trace."""
 
-Change = Callable[[AbstractFactorisation], AbstractFactorisation]
+Change = Callable[[AbstractSolver], AbstractSolver]
 
 
 def available() -> float:
@@ -143,7 +143,7 @@ def fitted(
     most = max(over.x.shape[0] for over in jax.eval_shape(lambda: loss.draw(key, D, theta)))
     chunks = [chunk for chunk in CHUNKS if chunk < most] or [1]
     for change, cost in _rungs():
-        in_chunks = lambda chunk, change=change: method.refactorised(change(chunk))
+        in_chunks = lambda chunk, change=change: method.solving(change(chunk)(method.solver))
         smallest = need(in_chunks(chunks[-1]))
         least = min(least, smallest)
         if smallest > limit:

@@ -13,11 +13,14 @@ from .._geometry.inner_products import AbstractMetric, GaussNewton, InnerProduct
 from .._methods.names import as_method, auto
 from .._methods.safeguard import Safeguard
 from .._methods.schemes import AbstractMethod, AbstractScheme, Choices
+from .._methods.state import STEP_COLUMNS
 from .._methods.step_sizes import Search
+from .._problem.checks import check_problem, check_term
+from .._problem.curvature import Curvature
 from .._problem.features import evaluate
-from .._problem.integral import AbstractLoss, Integral, check_problem, check_term
+from .._problem.integral import AbstractLoss, Integral
 from .memory import fitted
-from .run import STEP_COLUMNS, TOLERANCES, Problem
+from .run import TOLERANCES, Problem
 
 _warned = threading.Event()
 
@@ -113,7 +116,8 @@ def _check_metric(name: str, metric: AbstractMetric, loss: AbstractLoss, D: Any,
 
         def look(theta: Any) -> None:
             for term, over in zip(loss.terms, loss.draw(key, D, theta), strict=True):
-                linear.append(term.is_linear(evaluate(D, term.operator, theta, over.x), over))
+                z = evaluate(D, term.operator, theta, over.x)
+                linear.append(term.curvature(z, over) is Curvature.ZERO)
 
         jax.eval_shape(look, theta)
         if all(linear):
@@ -136,9 +140,9 @@ def prepare(
     check_problem(loss, D, theta, key)
     if isinstance(chosen, AbstractScheme):
         _check_choices(chosen.choices, theta)
-    for name, metric in chosen.metrics.items():
+    for name, metric in chosen.inner_products.items():
         _check_metric(name, metric, loss, D, theta, key)
-    drawn = loss.drawn or any(metric.drawn for metric in chosen.metrics.values())
+    drawn = loss.drawn or any(metric.drawn for metric in chosen.inner_products.values())
     if max_seconds is not None:
         _check.scalar("max_seconds", max_seconds, above=0.0)
     if progress not in (True, False, "auto"):

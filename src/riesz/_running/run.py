@@ -16,6 +16,7 @@ import numpy as np
 
 from .._methods.result import CODES, Result, code, first_code
 from .._methods.safeguard import GuardedState, Safeguard
+from .._methods.state import STEP_COLUMNS
 from .._problem.integral import AbstractLoss
 from .._types import Parametrisation, Vector
 from .solution import Solution
@@ -28,15 +29,6 @@ PATIENCE = 5
 
 TOLERANCES = ("gradient", "step", "loss")
 """What a tolerance may be for."""
-STEP_COLUMNS = {
-    "gradient_norm": float,
-    "step_norm": float,
-    "alpha": float,
-    "scale": float,
-    "rank": int,
-    "accepted": bool,
-}
-"""The columns of the history that have an entry a step, not an entry an iterate."""
 
 
 class Problem(eqx.Module):
@@ -65,17 +57,8 @@ class Carry(eqx.Module):
     code: jax.Array
 
 
-class Log(eqx.Module):
-    """A chunk of the history: after every step, the parameters and their loss; about every step, its info."""
-
-    theta: jax.Array
-    loss: jax.Array
-    gradient_norm: jax.Array
-    step_norm: jax.Array
-    alpha: jax.Array
-    scale: jax.Array
-    rank: jax.Array
-    accepted: jax.Array
+Log = dict[str, jax.Array]
+"""A chunk of the history: the parameters and their loss after every step, and the columns of its info."""
 
 
 def look(problem: Problem, theta: Vector, key: Any, step: Any) -> tuple[Any, jax.Array]:
@@ -119,7 +102,7 @@ def _advance(problem: Problem, carry: Carry, key: Any, count: Any, target: Any, 
             (collapsed >= PATIENCE, Result.RANK_COLLAPSE),
         ]
         number = first_code(ends)
-        log = Log(theta, loss, info.gradient_norm, info.step_norm, info.alpha, info.scale, info.rank, info.accepted)
+        log = {"theta": theta, "loss": loss} | {name: getattr(info, name) for name in STEP_COLUMNS}
         return Carry(theta, state, sample, loss, steps, collapsed, level, number.astype(carry.code.dtype)), log
 
     def unfinished(loop: tuple[Any, Carry, Log]) -> jax.Array:
@@ -258,9 +241,9 @@ class Run:
         host = jax.tree.map(np.asarray, log)
         result, each = CODES[int(carry.code)], elapsed / made
         # Copies: a view of a JAX array would keep the whole of it for as long as the history lives.
-        columns = {name: np.array(value[:made]) for name, value in vars(host).items() if name != "theta"}
+        columns = {name: np.array(value[:made]) for name, value in host.items() if name != "theta"}
         columns["seconds"] = record.seconds + each * np.arange(1, made + 1)
-        columns |= self._measured(log.theta, made)
+        columns |= self._measured(log["theta"], made)
         reached = self._reached(columns)
         if reached is not None:
             made, result = reached + 1, Result.TARGET_REACHED
@@ -269,13 +252,13 @@ class Run:
         elif result is Result.RUNNING and record.steps + made >= self.max_steps:
             result = Result.STEP_LIMIT
 
-        theta, loss, last = record.theta, record.loss, log.theta[made - 1]
+        theta, loss, last = record.theta, record.loss, log["theta"][made - 1]
         if self.problem.loss.drawn:
             theta, loss = last, float(columns["loss"][-1])
         else:
             best = _latest_of_the_lowest(columns["loss"], loss)
             if best is not None:
-                theta, loss = log.theta[best], float(columns["loss"][best])
+                theta, loss = log["theta"][best], float(columns["loss"][best])
         seconds = float(columns["seconds"][-1])
         chunks = (*record.chunks, columns)
         self.record = Record(carry, result, record.steps + made, seconds, theta, loss, last, chunks)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from .._geometry.frame import Sample
+from .._geometry.linearise import Sample
 from .._methods.schemes import AbstractMethod
 from .._methods.state import Info
 from .._problem.integral import AbstractLoss
@@ -45,6 +45,7 @@ class Optax(AbstractMethod):
             alpha=jnp.asarray(self.factor, theta.dtype),
             scale=jnp.ones((), theta.dtype),
             rank=jnp.asarray(theta.size),
+            residual=jnp.full((), jnp.nan, theta.dtype),
             accepted=jnp.asarray(True),
             end=jnp.zeros((), int),
         )

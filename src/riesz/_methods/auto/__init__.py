@@ -1,1 +1,3 @@
 """Auto, and its parts."""
+
+from .auto import Auto as Auto

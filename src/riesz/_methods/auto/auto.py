@@ -1,7 +1,6 @@
 """Auto: damped Gauss-Newton steps along a path that bends with the manifold, with nothing to tune."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -9,29 +8,31 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ..._geometry.frame import Frame, Sample, draw_sample
-from ..._geometry.inner_products import AbstractMetric, GaussNewton
+from ..._geometry.inner_products import AbstractMetric, GaussNewton, draw_sample
+from ..._geometry.linearise import Linearisation, Sample, linearise
+from ..._geometry.rows import rows_of
+from ..._geometry.tangent import TangentSpace, split
 from ..._linalg.filters import Shift
-from ..._linalg.solvers import QRSVD, AbstractFactorisation, Scaled
+from ..._linalg.solvers import AbstractSolver, as_solver
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..result import Result, first_code
-from ..retractions import Landing, SecondOrder, Straight
-from ..schemes.base import AbstractMethod, narrate
+from ..retractions import Retracted, SecondOrder, Straight
+from ..schemes.base import AbstractMethod, info_of
 from ..state import Info
 from .coordinates import scale, turning
 from .losses import Memory
 from .trust import Trust
 
 TRIES = 8
-"""So many dampings are tried with one factorisation, each ten times the last."""
+"""The number of dampings that are tried with one factorisation, each ten times the last."""
 DECREASE = 1e-4
 """The share of the predicted decrease that a step must bring, below the highest loss in memory."""
 STRAIGHT = 0.3
 """A path that bends less than this is so straight that the damping may shrink."""
 
 SELDOM = 4.0
-"""Speeds are measured again once paths have bent so many times as much as when they were last measured."""
+"""Speeds are measured again when the total bending exceeds this multiple of its value at the last measurement."""
 
 
 class AutoState(eqx.Module):
@@ -53,10 +54,18 @@ class AutoState(eqx.Module):
 class Trial(eqx.Module):
     """A step that was tried."""
 
-    landing: Landing
+    moved: Retracted
     loss: jax.Array
     predicted: jax.Array
     """The decrease that the Gauss-Newton model promises."""
+    residual: jax.Array
+    """The relative residual of its linear system, where the solver has no spectrum."""
+
+    @classmethod
+    def none(cls, theta: Vector) -> "Trial":
+        """Before anything was tried."""
+        zero = jnp.zeros((), theta.dtype)
+        return cls(Retracted(jnp.zeros_like(theta), jnp.zeros_like(theta), zero, zero), zero, zero, zero)
 
 
 class Auto(AbstractMethod):
@@ -76,7 +85,7 @@ class Auto(AbstractMethod):
 
     radius: jax.Array = eqx.field(converter=_check.leaf, default=1.0)
     retraction: SecondOrder = eqx.field(default_factory=lambda: SecondOrder(0.75, 2))
-    factorisation: AbstractFactorisation = eqx.field(default_factory=QRSVD)
+    factorisation: AbstractSolver = eqx.field(converter=as_solver, default=None)
 
     def init(self, theta: Vector) -> AutoState:
         """Nothing is known yet."""
@@ -92,14 +101,19 @@ class Auto(AbstractMethod):
         """Auto shortens its own steps."""
         return self
 
-    def refactorised(self, change: Callable[[AbstractFactorisation], AbstractFactorisation]) -> AbstractMethod:
-        """Auto with another factorisation of its scaled rows."""
-        return dataclasses.replace(self, factorisation=change(self.factorisation))
+    @property
+    def solver(self) -> AbstractSolver:
+        """The solver of its scaled rows."""
+        return self.factorisation
+
+    def solving(self, solver: AbstractSolver) -> AbstractMethod:
+        """Auto with another solver of its scaled rows."""
+        return dataclasses.replace(self, factorisation=solver)
 
     @property
-    def metrics(self) -> dict[str, AbstractMetric]:
+    def inner_products(self) -> dict[str, AbstractMetric]:
         """Gauss-Newton."""
-        return {"method=riesz.auto(), with W": GaussNewton()}
+        return {"W": GaussNewton()}
 
     def at_rest(self, theta: Vector, state: AutoState) -> AutoState:
         """There is no momentum to drop."""
@@ -110,25 +124,29 @@ class Auto(AbstractMethod):
     ) -> tuple[Vector, AutoState, Info]:
         """One Jacobian, one factorisation; where speeds are due, a JVP of the rows. Dampings are tried in turn."""
         rounding = jnp.finfo(theta.dtype)
-        here, speed, measured, covector = self._frame(loss, D, theta, state, sample)
-        floor = here.W.factorised.noise + rounding.tiny
+        at = linearise(loss, D, theta, sample, chunk=self.solver.points_at_once)
+        covector = at.covector(at.slopes)
+        space, speed, measured = self._space(at, covector, state)
+        gradient = space.split(at, at.slopes)
+        floor = space.factors.noise + rounding.tiny
         # What a full Gauss-Newton step is predicted to gain.
-        gain = here.replace(Shift(floor)).gradient_norm ** 2 / 2
-        noise = 4 * rounding.eps * _magnitude(here)
+        gain = space.filtered(Shift(floor)).representer_norm(*gradient) ** 2 / 2
+        noise = 4 * rounding.eps * at.magnitude
         stationary = gain <= rounding.eps**0.75 * noise
         stranded = stationary & (state.memory.lowest < -noise)
         retreat = state.memory.exhausted | stranded
-        highest = here.value + state.memory.allowance + noise
-        trust = state.trust.tested(here.value) if loss.drawn else state.trust
+        highest = at.loss + state.memory.allowance + noise
+        trust = state.trust.tested(at.loss) if loss.drawn else state.trust
 
         def attempt(shift: jax.Array) -> Trial:
-            damped = here.replace(Shift(shift))
-            landing = self.retraction(damped, -damped.gradient)
-            predicted = -(covector @ landing.delta) - here.W.norm(landing.delta) ** 2 / 2
-            return Trial(landing, loss.value(D(landing.theta), sample.terms), predicted)
+            damped = space.filtered(Shift(shift))
+            g = damped.solve(*gradient)
+            moved = self.retraction(at, damped, -g)
+            predicted = -(covector @ moved.delta) - space.norm(moved.delta) ** 2 / 2
+            return Trial(moved, loss.value(D(moved.theta), sample.terms), predicted, damped.residual(g, covector))
 
         def good(trial: Trial) -> jax.Array:
-            finite = jnp.all(jnp.isfinite(trial.landing.theta)) & jnp.isfinite(trial.loss)
+            finite = jnp.all(jnp.isfinite(trial.moved.theta)) & jnp.isfinite(trial.loss)
             return finite & (trial.loss <= highest - DECREASE * trial.predicted)
 
         def unfinished(carry: Any) -> jax.Array:
@@ -139,26 +157,25 @@ class Auto(AbstractMethod):
         factor = jnp.where(trust.caution > 1, trust.caution * jnp.maximum(state.damping, 1), state.damping)
         shift = factor * gain / (2 * theta.size * self.radius**2)
         first = jnp.maximum(shift, floor).astype(theta.dtype)
-        untried = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(attempt, first))
         harder = lambda carry: (carry[0] + 1, attempt(first * _tenfold(carry[0], theta.dtype)))
-        tries, trial = jax.lax.while_loop(unfinished, harder, (jnp.zeros((), int), untried))
+        tries, trial = jax.lax.while_loop(unfinished, harder, (jnp.zeros((), int), Trial.none(theta)))
 
         accepted = ~retreat & good(trial)
         # Not finite however damped: derivatives here are not. The safeguard sees such a trial, and counts it.
-        lost = ~retreat & ~jnp.all(jnp.isfinite(trial.landing.theta))
+        lost = ~retreat & ~jnp.all(jnp.isfinite(trial.moved.theta))
         memory = _choose(
-            (accepted, state.memory.moved(trial.landing.theta, trial.loss - here.value, noise)),
+            (accepted, state.memory.moved(trial.moved.theta, trial.loss - at.loss, noise)),
             (retreat, state.memory.retreated()),
             (lost, state.memory),
             (True, state.memory.stayed()),
         ).settling(stationary & ~stranded)
-        back, still = (Straight()(here, delta) for delta in (state.memory.best - theta, jnp.zeros_like(theta)))
-        landing = _choose((accepted | lost, trial.landing), (retreat, back), (True, still))
+        back, still = (Straight()(at, None, delta) for delta in (state.memory.best - theta, jnp.zeros_like(theta)))
+        moved = _choose((accepted | lost, trial.moved), (retreat, back), (True, still))
         damping = _choose(
             (retreat, 10 * jnp.maximum(state.damping, 1)),
-            (True, _controlled(state.damping, tries, accepted, trial.landing.bending)),
+            (True, _controlled(state.damping, tries, accepted, trial.moved.bending)),
         )
-        info = narrate(here, here.W, covector, landing, jnp.ones((), theta.dtype))
+        info = info_of(at, space.rank, covector, trial.residual, moved, jnp.ones((), theta.dtype))
         meaningless = gain <= noise + rounding.eps * memory.fall
         ends = [
             # Without a tangent space there is nothing to gain either, but that is not convergence.
@@ -168,32 +185,32 @@ class Auto(AbstractMethod):
             (memory.stuck, Result.STAGNATED),
         ]
         info = eqx.tree_at(lambda info: (info.accepted, info.end), info, (accepted | retreat, first_code(ends)))
-        turned = state.turned + landing.scale * landing.bending
-        trust = trust.promising(jnp.where(accepted, here.value - trial.loss, 0))
-        return landing.theta, AutoState(speed, turned, measured, damping, memory, trust, state.k + 1), info
+        turned = state.turned + moved.scale * moved.bending
+        trust = trust.promising(jnp.where(accepted, at.loss - trial.loss, 0))
+        return moved.theta, AutoState(speed, turned, measured, damping, memory, trust, state.k + 1), info
 
-    def _frame(
-        self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: AutoState, sample: Sample
-    ) -> tuple[Frame, jax.Array, jax.Array, Vector]:
-        """The frame in scaled coordinates, the speeds that scale it, when they were measured, and grad L(theta).
+    def _space(self, at: Linearisation, covector: Vector, state: AutoState) -> tuple[TangentSpace, Vector, jax.Array]:
+        """The tangent space in scaled coordinates, the speeds that scale it, and when they were measured.
 
         Speeds are measured at the start and each time that paths have bent four times as much as at the last
         measurement: they matter most while the tangent space is new, and measuring costs more than the Jacobian.
         """
-        least = Shift(jnp.finfo(theta.dtype).tiny)
-        plain = Frame(loss, D, theta, sample, W=GaussNewton(), filter=least, factorisation=self.factorisation)
-        blocks = GaussNewton().blocks(plain, None)
-        covector = plain.covector(plain.differential)
+        blocks = GaussNewton().blocks(at, None)
+        psi = rows_of(at.D, at.theta, blocks, at.chunk)
+        sizes = psi.norms()
 
         def measure() -> jax.Array:
-            now = turning(plain, blocks, jnp.sign(covector))
+            now = turning(at, blocks, sizes, jnp.sign(covector))
             return jnp.where(state.k == 1, now, jnp.sqrt((state.speed**2 + now**2) / 2))
 
         due = (state.k == 1) | (state.turned > SELDOM * state.measured)
         speed = jax.lax.cond(due, measure, lambda: state.speed)
         measured = jnp.where(due, state.turned, state.measured)
-        scaled = Scaled(scale(plain, blocks, speed), self.factorisation)
-        return plain.replace(least, scaled), speed, measured, covector
+        r, _ = split(blocks, at.slopes)
+        residual = jnp.zeros((), speed.dtype) if r is None else jnp.linalg.norm(r)
+        S = scale(sizes, at.theta, residual, speed)
+        least = Shift(jnp.finfo(at.theta.dtype).tiny)
+        return TangentSpace.of(blocks, psi, self.solver, least, S), speed, measured
 
 
 def _tenfold(times: jax.Array, dtype: Any) -> jax.Array:
@@ -204,12 +221,6 @@ def _choose(*cases: tuple[Any, Any]) -> Any:
     """The first value whose condition holds."""
     (condition, value), *rest = cases
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), value, _choose(*rest)) if rest else value
-
-
-def _magnitude(frame: Frame) -> jax.Array:
-    """sum_j w_j |l(z_j)|: what the rounding of the loss is measured by."""
-    parts = zip(frame.loss.terms, frame.values, frame.sample.terms, strict=True)
-    return jnp.sum(jnp.stack([term.magnitude(z, over) for term, z, over in parts]))
 
 
 def _controlled(damping: jax.Array, tries: jax.Array, accepted: jax.Array, bending: jax.Array) -> jax.Array:

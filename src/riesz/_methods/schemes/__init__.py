@@ -1,6 +1,5 @@
-"""The three schemes of the paper, each file one definition, and auto with its parts."""
+"""The three schemes of the paper, each file one definition."""
 
-from ..auto.auto import Auto as Auto
 from .base import AbstractMethod as AbstractMethod
 from .base import AbstractScheme as AbstractScheme
 from .base import Choices as Choices

@@ -1,7 +1,6 @@
-"""What a method is: three verbs. What a scheme is: a method that holds choices."""
+"""What a method is: its verbs. What a scheme is: a method that holds choices."""
 
 import abc
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -9,21 +8,26 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ..._geometry.frame import Frame, Sample, draw_sample
-from ..._geometry.inner_products import AbstractInnerProduct, AbstractMetric
+from ..._geometry.inner_products import AbstractInnerProduct, AbstractMetric, draw_sample, same_rows
+from ..._geometry.linearise import Linearisation, Sample, linearise
+from ..._geometry.tangent import AbstractSpace
 from ..._linalg.filters import AbstractFilter
-from ..._linalg.solvers import QRSVD, AbstractFactorisation
+from ..._linalg.solvers import AbstractSolver, check_filter
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..momentum import AbstractMomentum, NoMomentum
-from ..retractions import AbstractRetraction, Landing
+from ..retractions import AbstractRetraction, Retracted
 from ..state import Info, State
 from ..step_sizes import AbstractStepSize, Shortened
 from ..transports import AbstractTransport
 
 
 class AbstractMethod(eqx.Module):
-    """Pure verbs, to be jitted, vmapped and scanned over at will."""
+    """Pure verbs, to be jitted, vmapped and scanned over at will.
+
+    `init` and `draw` come before a step, `step` makes one. The other verbs are for who runs a method: which inner
+    products it needs, how it is shortened, stopped, or made to fit into memory.
+    """
 
     @abc.abstractmethod
     def init(self, theta: Vector) -> Any:
@@ -40,16 +44,21 @@ class AbstractMethod(eqx.Module):
         """One step: the new parameters, the new state, and what a plot needs."""
 
     @property
-    def metrics(self) -> dict[str, AbstractMetric]:
-        """The metrics it needs of the loss, by what a user calls them."""
+    def inner_products(self) -> dict[str, AbstractMetric]:
+        """The inner products that it needs of the loss, by the keywords that users give them by."""
         return {}
 
     @abc.abstractmethod
     def shortened(self, factor: jax.Array) -> "AbstractMethod":
         """The same method with its step sizes times a factor: how a safeguard retreats."""
 
-    def refactorised(self, change: Callable[[AbstractFactorisation], AbstractFactorisation]) -> "AbstractMethod":
-        """The same method with its factorisation changed, where it has one: how it is made to fit into memory."""
+    @property
+    def solver(self) -> AbstractSolver | None:
+        """How it solves; None where it never does."""
+        return None
+
+    def solving(self, solver: AbstractSolver) -> "AbstractMethod":
+        """The same method with another solver, where it has one: how it is made to fit into memory."""
         return self
 
     @abc.abstractmethod
@@ -65,7 +74,7 @@ class Choices(eqx.Module):
     """The inner product of the momentum; None where it is W."""
     transport: AbstractTransport
     filter: AbstractFilter
-    factorisation: AbstractFactorisation | None
+    solver: AbstractSolver
     step_size: AbstractStepSize
     momentum: AbstractMomentum
     retraction: AbstractRetraction
@@ -75,15 +84,10 @@ class Choices(eqx.Module):
         if self.X is not None:
             _check.kind("X", self.X, AbstractInnerProduct, "an inner product, such as riesz.L2(), or None")
         _check.kind("filter", self.filter, AbstractFilter, "a filter, such as riesz.Floor(1e-8)")
-        if self.factorisation is not None:
-            _check.kind(
-                "factorisation",
-                self.factorisation,
-                AbstractFactorisation,
-                "riesz.QRSVD(), riesz.Gram() or None",
-            )
         _check.kind("step_size", self.step_size, AbstractStepSize, "a step size, such as riesz.Clipped(0.1)")
         _check.kind("retraction", self.retraction, AbstractRetraction, "a retraction, such as riesz.Straight()")
+        if self.W.needs_rows:
+            check_filter(self.solver, self.filter)
         carries = self.transport.follows_gauge or isinstance(self.momentum, NoMomentum)
         if self.retraction.changes_gauge and not carries:
             raise ValueError(
@@ -91,9 +95,26 @@ class Choices(eqx.Module):
                 "use the projected or the difference variant."
             )
 
-    def frame(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, sample: Sample) -> Frame:
-        """The frame at theta under these choices."""
-        return Frame(loss, D, theta, sample, W=self.W, X=self.X, filter=self.filter, factorisation=self.factorisation)
+    def linearise(
+        self, loss: AbstractLoss, D: Parametrisation, theta: Vector, sample: Sample, rows: bool | None = None
+    ) -> Linearisation:
+        """What is known at theta, with rows where W is made of rows."""
+        rows = self.W.needs_rows if rows is None else rows
+        return linearise(loss, D, theta, sample, rows=rows, chunk=self.solver.points_at_once)
+
+    def gradient_space(self, at: Linearisation, sample: Sample) -> AbstractSpace:
+        """The space with W, in which the gradient of the loss is represented."""
+        return self.W.space(at, sample.W, self.solver, self.filter)
+
+    def momentum_space(self, at: Linearisation, sample: Sample, W: AbstractSpace | None = None) -> Any:
+        """The space in which momentum is transported: W's own where X has the same rows, None where it needs none."""
+        if self.transport.inner_product is None:
+            return None
+        if self.X is None or self.transport.inner_product == "W":
+            return self.gradient_space(at, sample) if W is None else W
+        if W is not None and same_rows(self.X.blocks(at, sample.X), W.blocks):  # type: ignore[attr-defined]
+            return W
+        return self.X.space(at, sample.X, self.solver, self.filter)
 
 
 class AbstractScheme(AbstractMethod):
@@ -110,7 +131,7 @@ class AbstractScheme(AbstractMethod):
         return draw_sample(loss, D, theta, key, self.choices.W, self.choices.X)
 
     @property
-    def metrics(self) -> dict[str, AbstractMetric]:
+    def inner_products(self) -> dict[str, AbstractMetric]:
         """W, and X where it is another."""
         return {"W": self.choices.W} | ({} if self.choices.X is None else {"X": self.choices.X})
 
@@ -118,26 +139,32 @@ class AbstractScheme(AbstractMethod):
         """The same choices with shorter steps."""
         return eqx.tree_at(lambda m: m.choices.step_size, self, Shortened(self.choices.step_size, factor))
 
-    def refactorised(self, change: Callable[[AbstractFactorisation], AbstractFactorisation]) -> AbstractMethod:
-        """The same choices with another factorisation."""
-        changed = change(self.choices.factorisation or QRSVD())
-        none = lambda leaf: leaf is None
-        return eqx.tree_at(lambda m: m.choices.factorisation, self, changed, is_leaf=none)
+    @property
+    def solver(self) -> AbstractSolver | None:
+        """The solver of its choices, where they need one."""
+        return self.choices.solver if self.choices.W.needs_rows else None
+
+    def solving(self, solver: AbstractSolver) -> AbstractMethod:
+        """The same choices with another solver."""
+        return eqx.tree_at(lambda m: m.choices.solver, self, solver)
 
     def at_rest(self, theta: Vector, state: State) -> State:
         """No momentum, the same k."""
         return state.at_rest(theta)
 
 
-def narrate(frame: Frame, space: Any, covector: Vector, landing: Landing, alpha: jax.Array) -> Info:
-    """What a step from the frame tells: the space and covector of its gradient, and where it landed."""
+def info_of(
+    at: Linearisation, rank: jax.Array, covector: Vector, residual: jax.Array, moved: Retracted, alpha: jax.Array
+) -> Info:
+    """What a step tells: where it moved from `at`, by which covector, and how its system was solved."""
     return Info(
-        loss=frame.value,
-        gradient_norm=jnp.linalg.norm(covector),
-        step_norm=jnp.linalg.norm(landing.theta - frame.theta),
-        alpha=alpha,
-        scale=landing.scale,
-        rank=space.rank,
-        accepted=jnp.asarray(True),
+        loss=at.loss,
         end=jnp.zeros((), int),
+        gradient_norm=jnp.linalg.norm(covector),
+        step_norm=jnp.linalg.norm(moved.theta - at.theta),
+        alpha=alpha,
+        scale=moved.scale,
+        rank=rank,
+        residual=residual,
+        accepted=jnp.asarray(True),
     )

@@ -3,12 +3,12 @@
 import jax
 import jax.numpy as jnp
 
-from ..._geometry.frame import Sample
+from ..._geometry.linearise import Sample
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..state import Info, State
 from ..step_sizes import Search
-from .base import AbstractScheme, Choices, narrate
+from .base import AbstractScheme, Choices, info_of
 
 
 class HeavyBall(AbstractScheme):
@@ -23,24 +23,26 @@ class HeavyBall(AbstractScheme):
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: State, sample: Sample
     ) -> tuple[Vector, State, Info]:
         """One Jacobian and, where X is W, one factorisation."""
-        choose = self.choices
-        here = choose.frame(loss, D, theta, sample)
-        g = here.gradient
-        d = choose.transport(here, state)
-        beta = choose.momentum(state.k)
+        choices = self.choices
+        at = choices.linearise(loss, D, theta, sample)
+        W = choices.gradient_space(at, sample)
+        X = choices.momentum_space(at, sample, W)
+        g = W.represent(at, at.slopes)
+        d = choices.transport(at, X, state)
+        beta = choices.momentum(state.k)
 
         def displacement(alpha: jax.Array) -> Vector:
             ratio = jnp.sqrt(alpha / state.alpha)  # h_k / h_{k-1}
             return ratio * beta * d - alpha * g
 
         def trial(alpha: jax.Array) -> jax.Array:
-            return loss.value(D(choose.retraction(here, displacement(alpha)).theta), sample.terms)
+            return loss.value(D(choices.retraction(at, W, displacement(alpha)).theta), sample.terms)
 
-        covector = here.covector(here.differential)
-        alpha = choose.step_size(Search(g, trial, here.value, covector @ g))
-        landing = choose.retraction(here, displacement(alpha))
+        covector = at.covector(at.slopes)
+        alpha = choices.step_size(Search(g, trial, at.loss, covector @ g))
+        moved = choices.retraction(at, W, displacement(alpha))
         return (
-            landing.theta,
-            State(theta, landing.delta, alpha, state.k + 1),
-            narrate(here, here.W, covector, landing, alpha),
+            moved.theta,
+            State(theta, moved.delta, alpha, state.k + 1),
+            info_of(at, W.rank, covector, W.residual(g, covector), moved, alpha),
         )

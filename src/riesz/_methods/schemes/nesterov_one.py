@@ -2,19 +2,19 @@
 
 import jax
 
-from ..._geometry.frame import Sample
+from ..._geometry.linearise import Sample
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..state import Info, State
 from ..step_sizes import Search
 from ..transports import Difference
-from .base import AbstractScheme, Choices, narrate
+from .base import AbstractScheme, Choices, info_of
 
 
 class NesterovOne(AbstractScheme):
     r"""$w_k = R(v_k + \beta_k\, \psi^{(k)T} d_k)$, then $v_{k+1} = R(w_k - \alpha_k\, \mathrm{grad}\, L(w_k))$.
 
-    Two frames, so twice the work of a natural gradient step unless the transport is `Quasi`.
+    Two linearisations, so twice the work of a natural gradient step unless the transport is `Quasi`.
     """
 
     choices: Choices
@@ -30,19 +30,25 @@ class NesterovOne(AbstractScheme):
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: State, sample: Sample
     ) -> tuple[Vector, State, Info]:
         """Drift from theta_k to y_k, then a natural gradient step from y_k."""
-        choose = self.choices
-        here = choose.frame(loss, D, theta, sample)
-        d = choose.transport(here, state)
-        drift = choose.retraction(here, choose.momentum(state.k) * d)
+        choices = self.choices
+        bends = choices.retraction.projects
+        at = choices.linearise(loss, D, theta, sample, rows=bends or choices.transport.inner_product is not None)
+        W = choices.gradient_space(at, sample) if bends else None
+        d = choices.transport(at, choices.momentum_space(at, sample, W), state)
+        drift = choices.retraction(at, W, choices.momentum(state.k) * d)
 
-        there = choose.frame(loss, D, drift.theta, sample)
-        g = there.gradient
+        there = choices.linearise(loss, D, drift.theta, sample)
+        W = choices.gradient_space(there, sample)
+        g = W.represent(there, there.slopes)
 
         def trial(alpha: jax.Array) -> jax.Array:
-            return loss.value(D(choose.retraction(there, -alpha * g).theta), sample.terms)
+            return loss.value(D(choices.retraction(there, W, -alpha * g).theta), sample.terms)
 
-        covector = there.covector(there.differential)
-        alpha = choose.step_size(Search(g, trial, there.value, covector @ g))
-        landing = choose.retraction(there, -alpha * g)
-        state = State(theta, drift.delta + landing.delta, alpha, state.k + 1)
-        return landing.theta, state, narrate(here, there.W, covector, landing, alpha)
+        covector = there.covector(there.slopes)
+        alpha = choices.step_size(Search(g, trial, there.loss, covector @ g))
+        moved = choices.retraction(there, W, -alpha * g)
+        return (
+            moved.theta,
+            State(theta, drift.delta + moved.delta, alpha, state.k + 1),
+            info_of(at, W.rank, covector, W.residual(g, covector), moved, alpha),
+        )

@@ -2,19 +2,19 @@
 
 import jax
 
-from ..._geometry.frame import Sample
+from ..._geometry.linearise import Sample
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..state import Info, State
 from ..step_sizes import Search
-from .base import AbstractScheme, Choices, narrate
+from .base import AbstractScheme, Choices, info_of
 
 
 class NesterovTwo(AbstractScheme):
     r"""$w_k = R(v_k + \Delta_k)$, then $v_{k+1} = R(v_k + \Delta_k - \alpha_k\, \mathcal{R}_{T_k} L'(w_k))$.
 
     With $\Delta_k = \beta_k\, \psi^{(k)T} d_k$. The differential at $w_k$ is represented in the tangent space
-    at $v_k$, so one frame serves both; at $w_k$ a forward pass is enough.
+    at $v_k$, so one factorisation serves both; at $w_k$ a forward pass is enough.
     """
 
     choices: Choices
@@ -23,22 +23,24 @@ class NesterovTwo(AbstractScheme):
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: State, sample: Sample
     ) -> tuple[Vector, State, Info]:
         """Look ahead to y_k, then step from theta_k."""
-        choose = self.choices
-        here = choose.frame(loss, D, theta, sample)
-        drift = choose.momentum(state.k) * choose.transport(here, state)
-        y = choose.retraction(here, drift).theta
+        choices = self.choices
+        at = choices.linearise(loss, D, theta, sample)
+        W = choices.gradient_space(at, sample)
+        X = choices.momentum_space(at, sample, W)
+        drift = choices.momentum(state.k) * choices.transport(at, X, state)
+        y = choices.retraction(at, W, drift).theta
 
-        there = choose.frame(loss, D, y, sample)
-        g = here.representer(there.differential)
+        there = choices.linearise(loss, D, y, sample, rows=False)
+        g = W.represent(at, there.slopes)
 
         def trial(alpha: jax.Array) -> jax.Array:
-            return loss.value(D(choose.retraction(here, drift - alpha * g).theta), sample.terms)
+            return loss.value(D(choices.retraction(at, W, drift - alpha * g).theta), sample.terms)
 
-        covector = here.covector(there.differential)
-        alpha = choose.step_size(Search(g, trial, there.value, covector @ g))
-        landing = choose.retraction(here, drift - alpha * g)
+        covector = at.covector(there.slopes)
+        alpha = choices.step_size(Search(g, trial, there.loss, covector @ g))
+        moved = choices.retraction(at, W, drift - alpha * g)
         return (
-            landing.theta,
-            State(theta, landing.delta, alpha, state.k + 1),
-            narrate(here, here.W, covector, landing, alpha),
+            moved.theta,
+            State(theta, moved.delta, alpha, state.k + 1),
+            info_of(at, W.rank, covector, W.residual(g, covector), moved, alpha),
         )

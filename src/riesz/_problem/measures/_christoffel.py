@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import _check
+from ..._linalg.rows import Stored
 from ..._linalg.solvers import QRSVD
 from ._base import AbstractMeasure
 from ._points import Points
@@ -37,7 +38,7 @@ class Christoffel(AbstractMeasure):
         weights = self.pool.weights
         even = weights / jnp.sum(weights)
         psi = (jnp.sqrt(weights)[:, None, None] * rows).reshape(m * p, d)
-        leverage = jnp.sum(QRSVD()(psi).leverage(self.cutoff).reshape(m, p), axis=1)
+        leverage = jnp.sum(QRSVD()(Stored(psi)).leverage(self.cutoff).reshape(m, p), axis=1)
         total = jnp.sum(leverage)
         # No tangent space to follow (no parameters, no rows but zeros, rows that overflow): every point by its weight.
         leading = jnp.where(total > 0, leverage / total, even)

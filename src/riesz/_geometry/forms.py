@@ -1,0 +1,95 @@
+"""Point-wise forms M_j of an inner product, as factors R_j with M_j = R_j^T R_j."""
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from .._problem.curvature import Curvature
+from .._problem.integral import AbstractTerm
+from .._problem.measures import Points
+
+
+class AbstractForm(eqx.Module):
+    """A symmetric form on R^p at every point, its negative part cut off."""
+
+    @abc.abstractmethod
+    def root(self, z: jax.Array) -> jax.Array:
+        """The products R_j z_j, for z of shape (m, p) or (m, p, d)."""
+
+    @abc.abstractmethod
+    def split(self, slopes: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+        """Slopes as R_j^T r_j + rest_j, with r_j bounded where the form is nearly singular; None for no rest.
+
+        The split is exact whatever is kept; what is kept only decides the rounding.
+        """
+
+
+class Identity(AbstractForm):
+    """M_j = I."""
+
+    def root(self, z: jax.Array) -> jax.Array:
+        """The values themselves."""
+        return z
+
+    def split(self, slopes: jax.Array) -> tuple[jax.Array, None]:
+        """The slopes themselves, with no rest."""
+        return slopes, None
+
+
+def _kept(eigenvalues: jax.Array) -> jax.Array:
+    """Where slopes go through the form: at least sqrt(machine epsilon) of the largest, so that r_j stays moderate."""
+    return eigenvalues > jnp.sqrt(jnp.finfo(eigenvalues.dtype).eps) * jnp.max(eigenvalues)
+
+
+class Diagonal(AbstractForm):
+    """M_j = diag(lambda_j), with lambda_j of shape (m, p)."""
+
+    eigenvalues: jax.Array
+
+    def root(self, z: jax.Array) -> jax.Array:
+        """The values times the square roots of the diagonal."""
+        return jnp.sqrt(self.eigenvalues).reshape(*self.eigenvalues.shape, *[1] * (z.ndim - 2)) * z
+
+    def split(self, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Entry by entry."""
+        kept = _kept(self.eigenvalues)
+        r = jnp.where(kept, slopes / jnp.sqrt(jnp.where(kept, self.eigenvalues, 1)), 0)
+        return r, jnp.where(kept, 0, slopes)
+
+
+class Full(AbstractForm):
+    """M_j = V_j diag(lambda_j) V_j^T and R_j = diag(lambda_j)^(1/2) V_j^T.
+
+    From the eigenvectors, never from Cholesky: the softmax Hessian is singular, and a density that is not convex has
+    negative eigenvalues.
+    """
+
+    eigenvalues: jax.Array
+    vectors: jax.Array
+
+    def root(self, z: jax.Array) -> jax.Array:
+        """The values in the eigenvectors, times the square roots of the eigenvalues."""
+        scale = jnp.sqrt(self.eigenvalues).reshape(*self.eigenvalues.shape, *[1] * (z.ndim - 2))
+        return jnp.einsum("mqp,mq...->mp...", self.vectors, z) * scale
+
+    def split(self, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """In the eigenvectors."""
+        coefficients = jnp.einsum("mqp,mq->mp", self.vectors, slopes)
+        r, rest = Diagonal(self.eigenvalues).split(coefficients)
+        return r, jnp.einsum("mqp,mp->mq", self.vectors, rest)
+
+
+def form_of(term: AbstractTerm, z: jax.Array, over: Points) -> AbstractForm | None:
+    """The form l''(z_j) of a term at every point; None where it is zero, because the density is linear."""
+    match term.curvature(z, over):
+        case Curvature.ZERO:
+            return None
+        case Curvature.IDENTITY:
+            return Identity()
+        case Curvature.DIAGONAL:
+            return Diagonal(jnp.maximum(term.diagonals(z, over), 0))
+    # One at a time: batched, LAPACK's calls wait in XLA's threads for XLA's threads, and two of them wait for ever.
+    eigenvalues, vectors = jax.lax.map(jnp.linalg.eigh, term.hessians(z, over))
+    return Full(jnp.maximum(eigenvalues, 0), vectors)

@@ -1,0 +1,107 @@
+r"""The linearisation at theta: everything that is known there, one immutable value built in one order.
+
+Values z come first, with the rows where they are stored; then the point-wise losses and their slopes; then the loss.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from .._problem.features import Features, evaluate, features
+from .._problem.integral import AbstractLoss, AbstractTerm
+from .._problem.measures import Points
+from .._types import Operator, Parametrisation, Vector
+from .rows import pull_in_chunks
+
+Slopes = tuple[jax.Array, ...]
+"""L'(v), as the slopes l'(z_j) of every term at its points: it can be paired with any tangent space."""
+
+
+class Sample(eqx.Module):
+    """What one step sees: the points of every term, and of W and X where they have measures of their own."""
+
+    terms: tuple[Points, ...]
+    W: Points | None = None
+    X: Points | None = None
+
+
+class Part(eqx.Module):
+    """One term of the loss at theta."""
+
+    term: AbstractTerm
+    over: Points
+    features: Features
+    """The values z_j, and the rows dz_j/dtheta where they are stored."""
+    densities: jax.Array
+    """The point-wise losses l(z_j)."""
+    slopes: jax.Array
+    """Their slopes l'(z_j), of shape (m, p)."""
+
+
+class Linearisation(eqx.Module):
+    """What is known at theta."""
+
+    D: Parametrisation
+    theta: jax.Array
+    parts: tuple[Part, ...]
+    loss: jax.Array
+    """The value L(v)."""
+    chunk: int | None = eqx.field(static=True)
+    """For how many points at a time rows are assembled; None where they are stored, or not needed."""
+    stored: bool = eqx.field(static=True)
+
+    @property
+    def slopes(self) -> Slopes:
+        """L'(v)."""
+        return tuple(part.slopes for part in self.parts)
+
+    @property
+    def magnitude(self) -> jax.Array:
+        """The sum of w_j |l(z_j)|, by which the rounding of the loss is measured."""
+        return sum(part.over.weights @ jnp.abs(part.densities) for part in self.parts)  # type: ignore[return-value]
+
+    def features(self, operator: Operator, x: jax.Array) -> Features:
+        """The values of another operator at other points, with rows where this linearisation stores rows."""
+        return look(self.D, operator, self.theta, x, self.stored)
+
+    def covector(self, slopes: Slopes) -> Vector:
+        """The covector L'(psi(theta)) in R^d: for the linearisation's own slopes, the gradient of the loss in theta."""
+        pulled = []
+        for part, slope in zip(self.parts, slopes, strict=True):
+            weighted = part.over.weights[:, None] * slope
+            if part.features.rows is not None:
+                pulled.append(jnp.einsum("mpd,mp->d", part.features.rows, weighted))
+                continue
+            where = self.D, part.term.operator, self.theta
+            pulled.append(pull_in_chunks(*where, weighted, part.over.x, self.chunk))
+        return sum(pulled[1:], pulled[0])
+
+
+def look(D: Parametrisation, operator: Operator, theta: Vector, x: jax.Array, rows: bool) -> Features:
+    """Values at the points, with their rows or by a forward pass alone."""
+    return features(D, operator, theta, x) if rows else Features(evaluate(D, operator, theta, x), None)
+
+
+def linearise(
+    loss: AbstractLoss,
+    D: Parametrisation,
+    theta: Vector,
+    sample: Sample,
+    *,
+    rows: bool = True,
+    chunk: int | None = None,
+) -> Linearisation:
+    """Everything that is known at theta on the points of a sample.
+
+    **Arguments:**
+
+    - `rows`: whether rows are needed at theta; without them one forward pass is enough.
+    - `chunk`: assemble rows for that many points at a time, whenever they are needed, and store none.
+    """
+    stored = rows and chunk is None
+    parts = []
+    for term, over in zip(loss.terms, sample.terms, strict=True):
+        known = look(D, term.operator, theta, over.x, stored)
+        parts.append(Part(term, over, known, *term.densities_and_slopes(known.values, over)))
+    value = sum(part.over.weights @ part.densities for part in parts)
+    return Linearisation(D, theta, tuple(parts), value, chunk, stored)  # type: ignore[arg-type]

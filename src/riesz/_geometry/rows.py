@@ -1,0 +1,189 @@
+r"""The rows of an inner product at theta, $\Psi = [\sqrt{w_j}\, R_j\, \partial (A v)(x_j)/\partial\theta]$, in blocks.
+
+A block is what one operator gives on one measure. Its rows are stored, or assembled for a chunk of points at a time
+whenever a product needs them.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from .._linalg.rows import AbstractRows, Stored
+from .._problem.features import Features, Whole, along, features, flat, pull
+from .._problem.measures import Points
+from .._types import Operator, Parametrisation, Rows, Vector
+from .forms import AbstractForm
+
+
+class Block(eqx.Module):
+    """The rows that one operator gives on one measure."""
+
+    operator: Operator
+    over: Points
+    form: AbstractForm
+    """The point-wise form of the inner product."""
+    features: Features
+    """The values at the points, and the rows before weighting where they are stored."""
+    term: int | None = eqx.field(static=True)
+    """The term of the loss whose operator and points these are, if any."""
+
+    def weigh(self, z: jax.Array) -> jax.Array:
+        """The weighted rows sqrt(w_j) R_j z_j, for z of shape (m, p) or (m, p, d)."""
+        weights = jnp.sqrt(self.over.weights).reshape(-1, *[1] * (z.ndim - 1))
+        return (weights * self.form.root(z)).reshape(-1, *z.shape[2:])
+
+    def unweigh(self, r: jax.Array) -> jax.Array:
+        """The transpose of `weigh`: from weighted rows to slopes of shape (m, p)."""
+        z = flat(self.features.values)
+        return jax.linear_transpose(self.weigh, jax.ShapeDtypeStruct(z.shape, z.dtype))(r)[0]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.features.values.size
+
+
+def rows_of(D: Parametrisation, theta: Vector, blocks: tuple[Block, ...], chunk: int | None) -> AbstractRows:
+    """All rows of the blocks: stored, or known by their products and assembled for `chunk` points at a time."""
+    if chunk is not None:
+        return Chunked(D, theta, blocks, chunk)
+    parts = [block.weigh(block.features.rows) for block in blocks if block.features.rows is not None]
+    return Stored(jnp.concatenate(parts) if len(parts) > 1 else parts[0])
+
+
+class Chunked(AbstractRows):
+    r"""Rows that are never stored: $\Psi \delta$ is a JVP, $\Psi^T r$ a VJP, and matrices are sums over chunks.
+
+    $\Psi^T \Psi = \sum_c \Psi_c^T \Psi_c$ and $\Psi \Psi^T = [\Psi_c \Psi_{c'}^T]$; a chunk that is not full is filled
+    with copies of its last point, of weight zero.
+    """
+
+    D: Parametrisation
+    theta: jax.Array
+    blocks: tuple[Block, ...]
+    chunk: int = eqx.field(static=True)
+    scale: jax.Array | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and parameters."""
+        return sum(block.rows for block in self.blocks), self.theta.size
+
+    @property
+    def dtype(self) -> Any:
+        """The precision of the entries."""
+        return self.theta.dtype
+
+    def scaled(self, scale: jax.Array) -> "Chunked":
+        """The rows Psi S^-1."""
+        return dataclasses.replace(self, scale=scale if self.scale is None else self.scale * scale)
+
+    def _divided(self, columns: jax.Array) -> jax.Array:
+        """The last axis, of parameters, divided by the scale."""
+        return columns if self.scale is None else columns / self.scale.reshape(*[1] * (columns.ndim - 1), -1)
+
+    def __matmul__(self, delta: jax.Array) -> jax.Array:
+        """The product Psi delta, by one JVP for each vector."""
+        if delta.ndim == 2:
+            return jax.lax.map(lambda column: self @ column, delta.T).T
+        delta = self._divided(delta)
+        parts = [
+            block.weigh(flat(along(self.D, block.operator, self.theta, delta, block.over.x))) for block in self.blocks
+        ]
+        return jnp.concatenate(parts)
+
+    def pull(self, r: jax.Array) -> jax.Array:
+        """The product Psi^T r, by one VJP for each vector."""
+        if r.ndim == 2:
+            return jax.lax.map(self.pull, r.T).T
+        parts = jnp.split(r, [sum(block.rows for block in self.blocks[: i + 1]) for i in range(len(self.blocks) - 1)])
+        pulled = [
+            pull_in_chunks(self.D, block.operator, self.theta, block.unweigh(part), block.over.x, self.chunk)
+            for block, part in zip(self.blocks, parts, strict=True)
+        ]
+        return self._divided(jnp.sum(jnp.stack(pulled), axis=0))
+
+    def gram(self) -> jax.Array:
+        """The Gram matrix, a sum over chunks."""
+        return self._sum(lambda psi: psi.T @ psi)
+
+    def kernel(self) -> jax.Array:
+        """The kernel matrix: every chunk is assembled once for each chunk."""
+        return self._map(lambda psi: self._map(lambda other: other @ psi.T).T)
+
+    def norms(self) -> jax.Array:
+        """The norms of the columns."""
+        return jnp.sqrt(self._sum(lambda psi: jnp.sum(psi**2, axis=0)))
+
+    def array(self) -> Rows:
+        """All rows, without a second copy on the way."""
+        return self._map(lambda psi: psi)
+
+    def _assembled(self, block: Block) -> Rows:
+        return self._divided(block.weigh(features(self.D, block.operator, self.theta, block.over.x).rows))  # type: ignore[arg-type]
+
+    def _sum(self, of: Callable[[Rows], jax.Array]) -> jax.Array:
+        parts = [sum_over_chunks(block, lambda part: of(self._assembled(part)), self.chunk) for block in self.blocks]
+        return jnp.sum(jnp.stack(parts), axis=0) if len(parts) > 1 else parts[0]
+
+    def _map(self, of: Callable[[Rows], jax.Array]) -> jax.Array:
+        """What a function gives for the rows of every chunk, one entry per row, chunks one after the other."""
+        results = []
+        for block in self.blocks:
+            if is_one_chunk(block, self.chunk):
+                results.append(of(self._assembled(block)))
+                continue
+            found = jax.lax.map(
+                lambda part, block=block: of(self._assembled(block_of(block, part))), chunks(block, self.chunk)
+            )
+            results.append(found.reshape(-1, *found.shape[2:])[: block.rows])
+        return jnp.concatenate(results) if len(results) > 1 else results[0]
+
+
+def is_one_chunk(block: Block, chunk: int | None) -> bool:
+    """Whether a block's rows are assembled at once: by choice, because they are few, or because they come whole."""
+    return chunk is None or chunk >= block.over.x.shape[0] or isinstance(block.operator, Whole)
+
+
+def _split(array: jax.Array, chunk: int, mode: str = "edge") -> jax.Array:
+    """An array of points in chunks, filled up with copies of the last point or with zeros."""
+    whole = jnp.pad(array, [(0, -array.shape[0] % chunk), *[(0, 0)] * (array.ndim - 1)], mode=mode)
+    return whole.reshape(-1, chunk, *array.shape[1:])
+
+
+def chunks(block: Block, chunk: int) -> tuple[Points, AbstractForm]:
+    """The points and forms of a block in chunks; points that fill the last one have no weight."""
+    over, form = jax.tree.map(lambda array: _split(array, chunk), (block.over, block.form))
+    weights = _split(block.over.weights, chunk, "constant")
+    return eqx.tree_at(lambda over: over.weights, over, weights), form
+
+
+def block_of(block: Block, part: tuple[Points, AbstractForm]) -> Block:
+    """The block on one chunk of its points; its values stay behind."""
+    return dataclasses.replace(block, over=part[0], form=part[1])
+
+
+def sum_over_chunks(block: Block, of: Callable[[Block], jax.Array], chunk: int | None) -> jax.Array:
+    """The sum of what a function gives for every chunk of a block's points."""
+    if is_one_chunk(block, chunk) or chunk is None:
+        return of(block)
+    return _summed(lambda part: of(block_of(block, part)), chunks(block, chunk))
+
+
+def _summed(of: Callable[[Any], jax.Array], parts: Any) -> jax.Array:
+    shape = jax.eval_shape(of, jax.tree.map(lambda array: array[0], parts))
+    return jax.lax.scan(lambda so_far, part: (so_far + of(part), None), jnp.zeros(shape.shape, shape.dtype), parts)[0]
+
+
+def pull_in_chunks(
+    D: Parametrisation, operator: Operator, theta: Vector, covectors: jax.Array, x: jax.Array, chunk: int | None
+) -> Vector:
+    """The covector sum_j covector_j^T dz_j/dtheta, for `chunk` points at a time."""
+    if chunk is None or chunk >= x.shape[0] or isinstance(operator, Whole):
+        return pull(D, operator, theta, covectors, x)
+    parts = _split(x, chunk), _split(covectors, chunk, "constant")
+    return _summed(lambda part: pull(D, operator, theta, part[1], part[0]), parts)

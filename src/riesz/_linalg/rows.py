@@ -1,0 +1,123 @@
+r"""Rows: the matrix $\Psi$ of a tangent space, known by its products.
+
+A solver asks for no more than this file says, so that how rows are held is one choice and which solver works on them is
+another.
+"""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Rows
+
+
+class AbstractRows(eqx.Module):
+    r"""$\Psi \in \mathbb{R}^{N \times d}$, written as an array is: `psi @ delta`, `psi.T @ r`.
+
+    Products are with one vector, or with several as the columns of a matrix.
+    """
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Rows and parameters."""
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> Any:
+        """The precision of the entries."""
+
+    @abc.abstractmethod
+    def __matmul__(self, delta: jax.Array) -> jax.Array:
+        """The product Psi delta: a tangent function at the points, from its coefficients."""
+
+    @abc.abstractmethod
+    def pull(self, r: jax.Array) -> jax.Array:
+        """The product Psi^T r: a covector, from a function at the points."""
+
+    @abc.abstractmethod
+    def gram(self) -> jax.Array:
+        """The Gram matrix Psi^T Psi, d x d."""
+
+    @abc.abstractmethod
+    def kernel(self) -> jax.Array:
+        """The kernel matrix Psi Psi^T, N x N."""
+
+    @abc.abstractmethod
+    def norms(self) -> jax.Array:
+        """The norms of the columns, which are those of the tangent functions."""
+
+    @abc.abstractmethod
+    def array(self) -> Rows:
+        """All rows as one array."""
+
+    @abc.abstractmethod
+    def scaled(self, scale: jax.Array) -> "AbstractRows":
+        """The rows Psi S^-1, column i divided by scale[i]: those of the coordinates S theta."""
+
+    @property
+    def T(self) -> "Transposed":
+        """The transpose Psi^T, for products from the left."""
+        return Transposed(self)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.asarray(self.array(), dtype)
+
+
+class Transposed(eqx.Module):
+    """Psi^T, which multiplies from the left."""
+
+    rows: AbstractRows
+
+    def __matmul__(self, r: jax.Array) -> jax.Array:
+        """The product Psi^T r."""
+        return self.rows.pull(r)
+
+
+class Stored(AbstractRows):
+    """Rows that are held as one array."""
+
+    values: Rows
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and parameters."""
+        rows, d = self.values.shape
+        return rows, d
+
+    @property
+    def dtype(self) -> Any:
+        """The precision of the entries."""
+        return self.values.dtype
+
+    def __matmul__(self, delta: jax.Array) -> jax.Array:
+        """The product Psi delta."""
+        return self.values @ delta
+
+    def pull(self, r: jax.Array) -> jax.Array:
+        """The product Psi^T r."""
+        return self.values.T @ r
+
+    def gram(self) -> jax.Array:
+        """The Gram matrix Psi^T Psi."""
+        return self.values.T @ self.values
+
+    def kernel(self) -> jax.Array:
+        """The kernel matrix Psi Psi^T."""
+        return self.values @ self.values.T
+
+    def norms(self) -> jax.Array:
+        """The norms of the columns."""
+        return jnp.linalg.norm(self.values, axis=0)
+
+    def array(self) -> Rows:
+        """The array itself."""
+        return self.values
+
+    def scaled(self, scale: jax.Array) -> "Stored":
+        """The rows Psi S^-1."""
+        return Stored(self.values / scale[None, :])

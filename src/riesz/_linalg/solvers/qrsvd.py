@@ -1,0 +1,149 @@
+"""QR of the rows without ever forming Q, then the SVD of R."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.lax.linalg import householder_product, ormqr
+
+from ..._types import Rows, Vector
+from ..filters import AbstractFilter
+from ..rows import AbstractRows
+from .base import AbstractFactors, AbstractInverse, ChunkedSolver
+
+
+class Reflectors(eqx.Module):
+    """The matrix Q of a QR factorisation, N x k with orthonormal columns, as the Householder reflectors of LAPACK."""
+
+    packed: jax.Array
+    """The reflectors below the diagonal, R above it."""
+    factors: jax.Array
+
+    @classmethod
+    def of(cls, matrix: Rows) -> tuple["Reflectors", jax.Array]:
+        """Q and R of a matrix with at least as many rows as columns."""
+        packed, factors = jnp.linalg.qr(matrix, mode="raw")
+        return cls(packed.T, factors), jnp.triu(packed.T[: matrix.shape[1]])
+
+    def transposed(self, x: jax.Array) -> jax.Array:
+        """The product Q^T x."""
+        whole = ormqr(self.packed, self.factors, x.reshape(x.shape[0], -1), left=True, transpose=True)
+        return whole[: self.factors.shape[0]].reshape(-1, *x.shape[1:])
+
+    def __matmul__(self, y: jax.Array) -> jax.Array:
+        """The product Q y."""
+        columns = y.reshape(y.shape[0], -1)
+        padded = jnp.pad(columns, ((0, self.packed.shape[0] - y.shape[0]), (0, 0)))
+        return ormqr(self.packed, self.factors, padded, left=True, transpose=False).reshape(-1, *y.shape[1:])
+
+    def array(self) -> jax.Array:
+        """Q itself."""
+        return householder_product(self.packed, self.factors)
+
+
+class SingularValues(AbstractFactors):
+    r"""$\Psi = Q\, U \,\mathrm{diag}(s)\, V^T$, or $\Psi = U \,\mathrm{diag}(s)\, (Q V)^T$ where rows are fewer."""
+
+    psi: AbstractRows
+    Q: Reflectors
+    U: jax.Array
+    s: jax.Array
+    V: jax.Array
+
+    @property
+    def tall(self) -> bool:
+        """Whether there are at least as many rows as parameters, so that Q is on the left."""
+        return self.psi.shape[0] >= self.psi.shape[1]
+
+    @property
+    def eigenvalues(self) -> jax.Array:
+        """The squares of the singular values."""
+        return self.s**2
+
+    @property
+    def noise(self) -> jax.Array:
+        """Singular values are resolved to rounding, so their squares are resolved twice as deep."""
+        return jnp.finfo(self.s.dtype).eps ** 2 * jnp.max(self.eigenvalues)
+
+    def inverse(self, filter: AbstractFilter) -> "FilteredSingularValues":
+        """The inverse V f(s^2) V^T, and f(0) on the null space."""
+        return FilteredSingularValues(self.psi, self, filter(self.eigenvalues), filter(jnp.zeros_like(self.s[0])))
+
+    def left(self, r: jax.Array) -> jax.Array:
+        """The coefficients of a function in the left singular vectors: U^T Q^T r."""
+        return (self.Q.transposed(r) if self.tall else r) @ self.U
+
+    def right(self, c: Vector) -> jax.Array:
+        """The coefficients of a covector in the right singular vectors: V^T c."""
+        return (c if self.tall else self.Q.transposed(c)) @ self.V
+
+    def combine(self, coefficients: jax.Array) -> Vector:
+        """The combination V y of the right singular vectors."""
+        return self.V @ coefficients if self.tall else self.Q @ (self.V @ coefficients)
+
+    def leverage(self, cutoff: jax.Array) -> jax.Array:
+        """How much each row matters: its squared length in the left singular vectors.
+
+        Those count whose singular values are above the given share of the largest. Below the rounding of the largest
+        there is only noise, whatever the share. This is the one place that forms Q.
+        """
+        U = self.Q.array() @ self.U if self.tall else self.U
+        rounding = max(self.psi.shape) * jnp.finfo(U.dtype).eps
+        kept = self.s > jnp.maximum(cutoff, rounding) * jnp.max(self.s, initial=0.0)
+        return jnp.sum(jnp.where(kept[None, :], U, 0) ** 2, axis=1)
+
+
+class FilteredSingularValues(AbstractInverse):
+    """f(G) from the singular values: no function goes through R^T, which would square the condition number."""
+
+    psi: AbstractRows
+    factors: SingularValues
+    gains: jax.Array
+    """f(s^2)."""
+    null: jax.Array
+    """f(0), which acts on the null space."""
+
+    def project(self, r: jax.Array) -> Vector:
+        """The coefficients V s f(s^2) U^T r."""
+        return self.factors.combine(self.factors.s * self.gains * self.factors.left(r))
+
+    def riesz(self, c: Vector) -> Vector:
+        """The coefficients V f(s^2) V^T c + f(0) (I - V V^T) c."""
+        inside = self.factors.right(c)
+        if self.factors.tall:
+            return self.factors.combine(self.gains * inside)
+        return self.factors.combine((self.gains - self.null) * inside) + self.null * c
+
+    def norm(self, r: jax.Array, c: Vector) -> jax.Array:
+        """The norm |s f(s^2) (s U^T r + V^T c)|, without forming coefficients that would cancel."""
+        s = self.factors.s
+        return jnp.linalg.norm(s * self.gains * (s * self.factors.left(r) + self.factors.right(c)))
+
+
+class QRSVD(ChunkedSolver):
+    """QR of the rows (of their transpose where rows are fewer than parameters), then the SVD of R.
+
+    The default: it keeps the small singular values, on which the last digits of a solution depend.
+
+    **Arguments:**
+
+    - `chunk`: assemble the rows for `chunk` points at a time, which takes less memory and more time: the weighted rows
+      are stored while they are factorised, but not the rows before weighting, nor what assembling them needs.
+
+    ```python
+    riesz.nhb(factorisation=riesz.QRSVD(chunk=1024))
+    ```
+    """
+
+    has_spectrum = True
+    chunk: int | None = eqx.field(static=True, default=None)
+
+    def __call__(self, psi: AbstractRows) -> SingularValues:
+        """Factorise Psi, or Psi^T where that is the taller one."""
+        rows, d = psi.shape
+        if rows >= d:
+            Q, R = Reflectors.of(psi.array())
+            U, s, Vt = jnp.linalg.svd(R)
+            return SingularValues(psi, Q, U, s, Vt.T)
+        Q, R = Reflectors.of(psi.array().T)
+        V, s, Ut = jnp.linalg.svd(R)
+        return SingularValues(psi, Q, Ut.T, s, V)

@@ -1,0 +1,57 @@
+"""The second derivative of a density: zero, the identity, diagonal or full, read off its traced program.
+
+A density that acts entry by entry has a diagonal second derivative, which one product with the vector of ones gives:
+nothing of size p x p is ever formed for it, however many values a point has.
+"""
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import eval_jaxpr
+from jax.extend.core import Literal
+
+from .. import _check
+from .programs import acts_entrywise, reached
+
+
+class Curvature(enum.Enum):
+    """What is known of l''(z) before any z is."""
+
+    ZERO = "zero for every z: the density is linear"
+    IDENTITY = "the identity for every z, as for least squares"
+    DIAGONAL = "diagonal"
+    FULL = "a p x p matrix"
+
+
+def diagonal(density: Callable[..., Any], z: jax.Array, *data: Any) -> jax.Array:
+    """The diagonal of l''(z) where it is diagonal: the product l''(z) 1."""
+    return jax.jvp(lambda z: jax.grad(density)(z, *data), (z,), (jnp.ones_like(z),))[1]
+
+
+def curvature_of(density: Callable[..., Any], *arguments: Any) -> Curvature:
+    """What l'' is, from the shapes of z and, where the density takes them, the data of one point."""
+    z, *data = (jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arguments)
+    is_diagonal = z.size == 1 or acts_entrywise(jax.make_jaxpr(jax.grad(density))(z, *data).jaxpr)
+    second = (lambda *a: diagonal(density, *a)) if is_diagonal else jax.hessian(density)
+    fixed = _constant(second, z, *data)
+    if fixed is not None and not fixed.any():
+        return Curvature.ZERO
+    expected = np.ones(z.size) if is_diagonal else np.eye(z.size).reshape(-1)
+    if fixed is not None and np.array_equal(fixed, expected):
+        return Curvature.IDENTITY
+    return Curvature.DIAGONAL if is_diagonal else Curvature.FULL
+
+
+def _constant(f: Callable[..., Any], *arguments: Any) -> np.ndarray | None:
+    """The entries of a function's value where the traced program shows that it depends on no argument; else None."""
+    closed = jax.make_jaxpr(f)(*arguments)
+    outputs = [v for v in closed.jaxpr.outvars if not isinstance(v, Literal)]
+    if any(_check.is_traced(c) for c in closed.consts) or reached(closed.jaxpr).intersection(outputs):
+        return None
+    with jax.ensure_compile_time_eval():
+        (value,) = eval_jaxpr(closed.jaxpr, closed.consts, *[np.zeros(a.shape, a.dtype) for a in arguments])
+        return np.asarray(value).reshape(-1)
