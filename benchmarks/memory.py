@@ -36,7 +36,7 @@ def main():
             x = jnp.stack([jnp.linspace(-1.0, 1.0, m), jnp.cos(jnp.arange(1.0 * m))], axis=1)
             loss = riesz.least_squares(riesz.points(x, data=jnp.sin(x[:, 0])))
             for factorisation in FACTORISATIONS:
-                changed = method.refactorised(lambda _, f=factorisation: f)
+                changed = method.solving(factorisation)
                 figures = (predicted(loss, D, theta, changed), compiled(changed, loss, D, theta))
                 shown = " | ".join(f"{figure / 1e6:.0f} MB" for figure in figures)
                 print(f"| {name} | {m} | {m * theta.size * 8 / 1e6:.0f} MB | `{factorisation}` | {shown} |", flush=True)

@@ -18,7 +18,7 @@ import riesz
 from riesz import Result
 from riesz._records.archive import Damaged, pack, unpack, write
 from riesz._records.checkpoint import Checkpoint, Keeper
-from riesz._running.prepare import prepare
+from riesz._running.prepare import Options, prepare
 from riesz._running.run import Run
 
 X = jnp.linspace(0.0, 1.0, 30)
@@ -250,11 +250,9 @@ def saved(tmp_path_factory):
 
 
 def fresh_run():
-    problem, key, options = prepare(
-        FITTING, D, THETA, "nhb", 90, target=None, tolerance=None, max_seconds=None, metrics=None, key=None,
-        progress=False, memory=None,
-    )  # fmt: skip
-    return Run(problem, THETA, key, **options)
+    options = Options.checked(THETA, 90, None, None, None, None, False)
+    problem, key = prepare(FITTING, D, THETA, "nhb", None, options, None)
+    return Run(problem, THETA, key, **options.tests)
 
 
 def regions(content):

@@ -64,7 +64,8 @@ def test_floor_and_shift_follow_the_gradient_in_the_null_space(factorisation):
     null = np.linalg.svd(psi)[2][3:].T @ random.standard_normal(5)
     factors = FACTORISATIONS[factorisation](Stored(jnp.asarray(psi)))
     for filter, gain in ((riesz.Floor(EPS), 1 / EPS), (riesz.Shift(EPS), 1 / EPS), (riesz.Cutoff(EPS), 0.0)):
-        np.testing.assert_allclose(factors.inverse(filter).riesz(jnp.asarray(null)), gain * null, rtol=1e-10, atol=1e-10)
+        found = factors.inverse(filter).riesz(jnp.asarray(null))
+        np.testing.assert_allclose(found, gain * null, rtol=1e-10, atol=1e-10)
 
 
 def test_qr_keeps_the_small_singular_values_that_gram_loses():

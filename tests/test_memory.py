@@ -15,7 +15,6 @@ import riesz
 from riesz._methods.auto import Auto
 from riesz._running import memory as _budget
 from riesz._running.memory import available, fitted, predicted
-from riesz._running.peak import peak
 
 
 def network(widths):
@@ -70,20 +69,6 @@ def test_copies_of_the_rows():
     assert need(riesz.QRSVD()) == pytest.approx(4.0, abs=0.5)
     assert need(riesz.QRSVD(chunk=64)) == pytest.approx(3.0, abs=0.5)
     assert need(riesz.Gram(chunk=64)) < 0.5, "only what a pass through the network needs"
-
-
-def test_what_is_live_at_once():
-    """By hand: fused work takes nothing, an array lives until it is last read, a loop takes one turn."""
-    a = jax.ShapeDtypeStruct((10, 10), jnp.float64)
-    of = lambda f: peak(jax.make_jaxpr(f)(a).jaxpr, inputs=False) / 800
-    assert of(lambda a: a @ a) == 1
-    assert of(lambda a: jnp.tanh(a + 1) @ a) == 2
-    assert of(lambda a: (a @ a) @ a) == 2
-    assert of(lambda a: ((a @ a) @ a) @ a) == 2, "the first product is gone when the third is made"
-    assert of(lambda a: jnp.sum(a + a)) < 0.1
-    assert of(lambda a: (a @ a, a)[1]) == 0, "nobody reads the product"
-    assert of(lambda a: jax.jit(lambda b: b @ b)(a)) == 1
-    assert of(lambda a: jax.lax.fori_loop(0, 9, lambda _, b: b @ a, a)) < 2.1
 
 
 # Chunks and streams give the numbers of the stored rows.
@@ -144,7 +129,7 @@ def run(**options):
 
 def between(method, low, high):
     """A limit between the needs of two changes of a method."""
-    needs = [predicted(LOSS, D, THETA, method.refactorised(lambda _, f=f: f)) for f in (low, high)]
+    needs = [predicted(LOSS, D, THETA, method.solving(f)) for f in (low, high)]
     assert needs[0] < needs[1]
     return sum(needs) / 2
 
@@ -186,7 +171,8 @@ def test_the_ladder_of_auto(caplog):
     needs = [predicted(loss, D, THETA, Auto(factorisation=f)) for f in (riesz.QRSVD(), riesz.QRSVD(16), riesz.Gram(16))]
     assert needs == sorted(needs, reverse=True)
     steps = [fitted(loss, D, THETA, riesz.auto(), None, need).factorisation for need in needs]
-    assert steps[0] == riesz.QRSVD() and steps[1].at_once and steps[1].stores and not steps[2].stores
+    assert steps[0] == riesz.QRSVD() and steps[1].points_at_once and isinstance(steps[1], riesz.QRSVD)
+    assert isinstance(steps[2], riesz.Cholesky)
     assert len(caplog.records) == 2
     with pytest.raises(MemoryError):
         fitted(loss, D, THETA, riesz.auto(), None, needs[2] - 1)
@@ -233,7 +219,7 @@ def test_gigabytes_are_refused_or_streamed_without_being_touched(caplog):
     loss = riesz.least_squares(riesz.points(x, data=x))
     assert predicted(loss, D, theta, riesz.nhb()) > 4 * x.size * theta.size * 8
     method = fitted(loss, D, theta, riesz.nhb(), None, 1e9)
-    assert isinstance(method.choices.factorisation, riesz.Gram) and "9.84 GB" in caplog.records[0].message
+    assert isinstance(method.solver, riesz.Gram) and "9.84 GB" in caplog.records[0].message
     before = jax.live_arrays()
     with pytest.raises(MemoryError, match=r"A step takes 9\.\d+ GB, and \d+ MB at least, but .* 100 MB"):
         riesz.minimise(loss, D, theta, riesz.nhb(), memory=1e8, progress=False)
@@ -301,7 +287,7 @@ def peak():
 D, theta = riesz.mlp(jax.random.key(0), (2, 18, 18, 1))
 method, factorisation = getattr(riesz, sys.argv[1])(), getattr(riesz, sys.argv[2])(int(sys.argv[3]) or None)
 large = problem(40_000)
-changed = method.refactorised(lambda _: factorisation)
+changed = method.solving(factorisation)
 need = predicted(large, D, theta, changed)
 riesz.minimise(problem(500), D, theta, changed, max_steps=2, progress=False)
 before = peak()

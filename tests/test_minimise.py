@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 import riesz
-from riesz import Result, _run
+from riesz import Result
+from riesz._running import run as _run
 
 STEP_COLUMNS = {"gradient_norm", "step_norm", "alpha", "scale", "rank", "accepted"}
 
@@ -329,7 +330,7 @@ def test_ctrl_c_returns_what_there_is(full):
 
 def interrupt_while_recording(monkeypatch, call):
     """Send SIGINT while the host writes down a chunk, the worst moment for it to come: between two columns."""
-    measure, calls = _run._measure, itertools.count(1)
+    measure, calls = _run.measure, itertools.count(1)
 
     def interrupted(*arguments):
         columns = measure(*arguments)
@@ -337,7 +338,7 @@ def interrupt_while_recording(monkeypatch, call):
             os.kill(os.getpid(), signal.SIGINT)
         return columns
 
-    monkeypatch.setattr(_run, "_measure", interrupted)
+    monkeypatch.setattr(_run, "measure", interrupted)
 
 
 in_main_thread = pytest.mark.skipif(

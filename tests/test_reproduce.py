@@ -59,7 +59,7 @@ def test_an_ended_run_goes_on_to_the_same_table(tmp_path, end, code):
 
 
 # A run of one step is measured twice: at its start and after its only chunk.
-@pytest.mark.parametrize(("owner", "name", "call"), [(_run, "_measure", 2), (Store, "save", 1)])
+@pytest.mark.parametrize(("owner", "name", "call"), [(_run, "measure", 2), (Store, "save", 1)])
 def test_ctrl_c_at_the_end_of_a_run_is_not_lost(tmp_path, monkeypatch, owner, name, call):
     """The run has ended by itself when the wish is looked at; the runs after it must not start."""
     original, calls = getattr(owner, name), itertools.count(1)

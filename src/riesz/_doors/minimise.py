@@ -1,6 +1,7 @@
 """minimise and minimise_many: a host loop over compiled chunks."""
 
 import collections
+import logging
 import os
 import threading
 import time
@@ -21,10 +22,12 @@ from .._records.checkpoint import Checkpoint, as_checkpoint
 from .._records.keep import kept
 from .._records.logs import as_logs
 from .._running.interrupt import wish_to_stop
-from .._running.prepare import check_start, prepare
+from .._running.prepare import Options, check_start, has_lapack_at_points, prepare
 from .._running.run import Run
 from .._running.solution import Solution, SolveError
 from .._types import Key, Parametrisation, Vector
+
+logger = logging.getLogger("riesz")
 
 
 def _bar(progress: Any, total: int, unit: str) -> Any:
@@ -90,12 +93,11 @@ def minimise(
     theta0 = check_start(theta0, 1, "theta0")
     if callback is not None:
         _check.function("callback", callback)
-    problem, key, options = prepare(
-        loss, D, theta0, method, max_steps, target, tolerance, max_seconds, metrics, key, progress, memory
-    )
+    options = Options.checked(theta0, max_steps, target, tolerance, max_seconds, metrics, progress)
+    problem, key = prepare(loss, D, theta0, method, key, options, memory)
     saved, logs = as_checkpoint(checkpoint), as_logs(log)
-    with _bar(progress, options["max_steps"], "step") as bar, wish_to_stop() as wish:
-        run = Run(problem, theta0, key, **options)
+    with _bar(progress, options.max_steps, "step") as bar, wish_to_stop() as wish:
+        run = Run(problem, theta0, key, **options.tests)
         with kept(run, theta0, saved, logs) as keep:
             try:
                 bar.update(run.record.steps)
@@ -183,9 +185,12 @@ def minimise_many(
     """
     thetas = check_start(thetas, 2, "thetas")
     workers = min(_check.count("threads", os.cpu_count() or 1 if threads is None else threads), len(thetas))
-    problem, key, options = prepare(
-        loss, D, thetas[0], method, max_steps, target, tolerance, max_seconds, metrics, key, progress, memory, workers
-    )
+    options = Options.checked(thetas[0], max_steps, target, tolerance, max_seconds, metrics, progress)
+    problem, key = prepare(loss, D, thetas[0], method, key, options, memory, workers)
+    if workers > 1 and has_lapack_at_points(loss, D, thetas[0], key):
+        # Batches of matrices from two threads wait for each other in XLA's threads, for ever.
+        logger.warning("The model calls LAPACK at every point, so starts run one after another (threads=1).")
+        workers = 1
 
     def work(runs: list[Run], waiting: Any, lock: Any, wish: threading.Event, bar: Any, began: float) -> None:
         while not wish.is_set():
@@ -205,7 +210,7 @@ def minimise_many(
                 bar.set_postfix(best=f"{min(run.record.loss for run in runs):.3e}", refresh=False)
 
     with _bar(progress, len(thetas), "start") as bar, wish_to_stop() as wish:
-        runs = [Run(problem, theta, key, **options) for theta in thetas]
+        runs = [Run(problem, theta, key, **options.tests) for theta in thetas]
         waiting = collections.deque(run for run in runs if run.result is Result.RUNNING)
         bar.update(len(runs) - len(waiting))
         try:

@@ -20,7 +20,7 @@ from .._running.run import Record, Run
 from .archive import Damaged, pack, unpack, write
 from .fingerprint import difference, identify, versions
 
-FORMAT = 1
+FORMAT = 2
 logger = logging.getLogger("riesz")
 
 
@@ -205,9 +205,6 @@ def _arrays(run: Run) -> dict[str, np.ndarray]:
     return {
         **{f"carry/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)},
         **{f"history/{name}": column for name, column in run.history().items()},
-        "theta": np.asarray(record.theta),
-        "last": np.asarray(record.last),
-        "loss": np.asarray(record.loss),
         "seconds": np.asarray(record.seconds),
     }
 
@@ -234,8 +231,5 @@ def _record(run: Run, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -
         result=Result[result],
         steps=steps,
         seconds=float(arrays["seconds"]),
-        theta=jnp.asarray(arrays["theta"]),
-        loss=float(arrays["loss"]),
-        last=jnp.asarray(arrays["last"]),
         chunks=(columns,),
     )

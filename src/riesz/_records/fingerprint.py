@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._running.run import Carry, Problem, look
+from .._running.loop import Carry, Problem, look
 from .._types import Vector
 
 SHOWN = 60

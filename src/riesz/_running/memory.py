@@ -1,12 +1,12 @@
-"""The memory budget: what a step will need, what there is, and which factorisation fits into it.
+"""Memory: what a step will need, what there is, and which solver fits into it.
 
-A step's memory is read off its traced program before anything is compiled (`_peak.peak`). With N rows, d parameters,
-k = min(N, d), p rows a point and b bytes a number, a natural method takes about
+With N rows of p per point, d parameters, k = min(N, d), b bytes per number and e numbers that a model computes at one
+point, a step takes about
 
-- `QRSVD()`: b (4 N d + 7 k^2), which are the rows, the weighted rows, Q by columns and by rows, and the SVD of R with
-  its workspace;
-- `QRSVD(chunk=c)`: b (3 N d + 7 k^2), without the rows before weighting;
-- `Gram()`: b (3 N d + 5 k^2), and `Gram(chunk=c)`: b (3 c p d + 6 k^2).
+- `QRSVD()`, in chunks too: b (2 N d + 6 k^2): the rows and the reflectors; R, its SVD and LAPACK's workspace;
+- `Gram()`: b (3 N d + 5 k^2), `Cholesky()`: b (3 N d + 4 k^2), and in chunks of c points without the rows;
+
+to which come b (3 p d + 2 e) for each point of a chunk, and b e for each point of a forward pass. `auto` holds two copies of the rows more, in scaled coordinates and for the speeds of its parameters.
 """
 
 import functools
@@ -14,19 +14,24 @@ import logging
 import math
 import os
 import pathlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from .. import _check
-from .._linalg.solvers import AbstractSolver, Gram
-from .._methods.safeguard import Safeguard
-from .._methods.schemes import AbstractMethod
+from .._geometry.parameter_metrics import Hessian
+from .._linalg.filters import Shift
+from .._linalg.solvers import QRSVD, AbstractSolver, Cholesky, Gram
+from .._methods.auto import Auto
+from .._methods.schemes import AbstractMethod, AbstractScheme
+from .._problem.features import Whole, image
 from .._problem.integral import AbstractLoss
-from .._types import Parametrisation, Vector
-from .peak import everything, peak
+from .._problem.measures import Christoffel
+from .._problem.programs import LAPACK, equations
+from .._types import Operator, Parametrisation, Vector
 
 log = logging.getLogger("riesz")
 
@@ -34,15 +39,20 @@ SHARE = 0.6
 """Of the memory that is available now, what a prediction may reach: the compiler may take 1.6 times as much."""
 CHUNKS = (4096, 1024, 256, 64, 16)
 """Points at a time, the most first: larger chunks are hardly faster, smaller ones hardly smaller."""
-COPIES = 32
-"""No step takes so many copies of its rows, so where they would fit there is nothing to trace."""
 
-Change = Callable[[AbstractSolver], AbstractSolver]
+MAKERS = LAPACK | frozenset("concatenate conv_general_dilated dot_general gather pad scan sort".split())
+"""Steps whose results are arrays in memory; what other steps compute is mostly fused into these."""
 
 
 def available() -> float:
-    """The bytes that a new array could take: what the system and the control group leave; infinite where unknown."""
-    return min(_free_on_the_system(), _free_in_the_group())
+    """The bytes that a new array could take: what device, system and control groups leave; infinite where unknown."""
+    return min(_free_on_the_device(), _free_on_the_system(), _free_in_the_groups())
+
+
+def _free_on_the_device() -> float:
+    device = jax.devices()[0]
+    stats = None if device.platform == "cpu" else device.memory_stats()
+    return math.inf if not stats else float(stats.get("bytes_limit", math.inf) - stats.get("bytes_in_use", 0))
 
 
 def _free_on_the_system() -> float:
@@ -57,62 +67,133 @@ def _free_on_the_system() -> float:
         return math.inf
 
 
-def _free_in_the_group(root: str = "/sys/fs/cgroup") -> float:
+def _free_in_the_groups(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> float:
+    """What the control group of this process and those around it leave."""
     try:
-        limit, used = (pathlib.Path(root, name).read_text().strip() for name in ("memory.max", "memory.current"))
+        inside = next(line[3:] for line in pathlib.Path(own).read_text().splitlines() if line.startswith("0::"))
+    except (OSError, StopIteration):
+        inside = ""
+    nested = pathlib.PurePosixPath(inside.strip().lstrip("/"))
+    return min(_free_in_the_group(pathlib.Path(root, group)) for group in (nested, *nested.parents, ""))
+
+
+def _free_in_the_group(folder: pathlib.Path) -> float:
+    try:
+        limit, used = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))
         return math.inf if limit == "max" else float(max(int(limit) - int(used), 0))
     except (OSError, ValueError):
         return math.inf
 
 
-def predicted(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: AbstractMethod, key: Any = None) -> int:
-    """The bytes that one step of a method takes at most: traced, not compiled."""
-    guarded = Safeguard(method)
+class Size(NamedTuple):
+    """The shapes of an operator's values on one measure."""
 
-    def step(loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any) -> Any:
-        sample = guarded.draw(loss, D, theta, key)
-        return guarded.step(loss, D, theta, guarded.init(theta), sample)
+    points: int
+    values: int
+    """Values per point, p."""
+    numbers: int
+    """Numbers that the model holds on the way to the values at one point."""
 
-    return peak(eqx.filter_make_jaxpr(step)(loss, D, theta, key)[0].jaxpr)
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.points * self.values
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _at_a_point(rest: Any, arrays: Any, theta: Vector, x: jax.Array) -> Any:
+def _values(rest: Any, arrays: Any, theta: Vector, x: jax.Array) -> Any:
     """(A D(theta))(x): only ever traced, and by `jit`, which remembers, so that a second run traces nothing here."""
     leaves, shape = rest
     operator, D = eqx.combine(arrays, jax.tree.unflatten(shape, leaves))
-    return operator(D(theta))(x)
+    return image(operator, D(theta), x)
 
 
-def _surely_fits(
-    loss: AbstractLoss, D: Parametrisation, theta: Vector, method: AbstractMethod, key: Any, limit: float
-) -> bool:
-    """Whether many copies of everything fit, by one point's program: spares small problems a second tracing."""
-    drawing, sample = jax.make_jaxpr(lambda: method.draw(loss, D, theta, key), return_shape=True)()
-    if sample.W is not None or sample.X is not None:
-        return False
-    numbers = theta.size**2 + everything(drawing.jaxpr)
+def program_at_a_point(operator: Operator, D: Parametrisation, theta: Vector, x: Any) -> Any:
+    """The traced program of an operator's value at one point; of a `Whole` operator, of all its values."""
+    arrays, rest = eqx.partition((operator, D), eqx.is_array)
+    leaves, shape = jax.tree.flatten(rest)
+    one = jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype)
+    return _values.trace((tuple(leaves), shape), arrays, theta, one).jaxpr.jaxpr
+
+
+def _size(operator: Operator, D: Parametrisation, theta: Vector, x: Any) -> Size:
+    program = program_at_a_point(operator, D, theta, x)
+    made = [v.aval for step in equations(program) if step.primitive.name in MAKERS for v in step.outvars]
+    numbers = sum(math.prod(aval.shape) for aval in made)
+    values = sum(math.prod(v.aval.shape) for v in program.outvars)
+    return Size(1 if isinstance(operator, Whole) else x.shape[0], values, numbers)
+
+
+def _solving(solver: AbstractSolver, sizes: list[Size], d: int, copies: int = 0) -> int:
+    """Numbers for the rows of some blocks and their factors; `copies` more of the rows."""
+    N = sum(size.rows for size in sizes)
+    k, chunk = min(N, d), solver.points_at_once
+    squares, kept = {Gram: (5, 3), Cholesky: (4, 3)}.get(type(solver), (6, 2))
+    if chunk is not None:
+        copies, kept = (copies, kept) if isinstance(solver, QRSVD) else (0, 0)
+    # All rows before weighting are one of the copies that are kept; those of a chunk come on top.
+    more = 0 if chunk is None else 3 * d
+    assembled = sum(min(chunk or s.points, s.points) * (more * s.values + 2 * s.numbers) for s in sizes)
+    return (kept + copies) * N * d + squares * k**2 + assembled
+
+
+def predicted(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: AbstractMethod, key: Any = None) -> int:
+    """The bytes that one step of a method takes, in closed form: nothing is compiled."""
+    sample = jax.eval_shape(lambda: method.draw(loss, D, theta, key))
+    terms = [_size(term.operator, D, theta, over.x) for term, over in zip(loss.terms, sample.terms, strict=True)]
+    d, numbers = theta.size, sum(size.points * size.numbers for size in terms) + 8 * theta.size
+    if method.solver is not None:
+        spaces = [_sizes(metric, own, terms, D, theta) for metric, own in _spaces(method, sample)]
+        copies = 2 if isinstance(method, Auto) else 0
+        numbers += max(_solving(method.solver, space, d, copies) for space in spaces)
+        numbers += sum(2 * sum(size.rows for size in space) * d for space in spaces[1:])
+    elif isinstance(method, AbstractScheme) and isinstance(method.choices.W, Hessian):
+        numbers += 5 * d**2 + d * sum(size.points * size.numbers for size in terms)
     for term, over in zip(loss.terms, sample.terms, strict=True):
-        point = jax.ShapeDtypeStruct(over.x.shape[1:], over.x.dtype)
-        arrays, rest = eqx.partition((term.operator, D), eqx.is_array)
-        leaves, shape = jax.tree.flatten(rest)
-        program = _at_a_point.trace((tuple(leaves), shape), arrays, theta, point).jaxpr
-        p = sum(math.prod(v.aval.shape) for v in program.jaxpr.outvars)
-        numbers += over.x.shape[0] * (p * theta.size + everything(program.jaxpr))
-    return COPIES * numbers * theta.dtype.itemsize <= limit
+        if isinstance(term.over, Christoffel):
+            pool = _size(term.operator, D, theta, term.over.pool.x)
+            numbers += _solving(QRSVD(), [pool], d, copies=1)
+        numbers += 2 * over.x.size
+    return numbers * theta.dtype.itemsize
 
 
-def _rungs() -> Iterator[tuple[Callable[[int], Change], str]]:
+def _spaces(method: AbstractMethod, sample: Any) -> list[tuple[Any, Any]]:
+    """The inner products whose spaces a step has, with the points of their own; X only where it is projected onto."""
+    found = [(method.inner_products["W"], sample.W)]
+    if isinstance(method, AbstractScheme) and method.choices.X is not None:
+        found += [(method.choices.X, sample.X)] if method.choices.transport.inner_product == "X" else []
+    return found
+
+
+def _sizes(metric: Any, own: Any, terms: list[Size], D: Parametrisation, theta: Vector) -> list[Size]:
+    """The sizes of the blocks of an inner product."""
+    operator = getattr(metric, "operator", None)
+    if operator is None:
+        return terms
+    if own is not None:
+        return [_size(operator, D, theta, own.x)]
+    return [Size(size.points, size.values, size.numbers) for size in terms]
+
+
+def _rungs(method: AbstractMethod) -> Iterator[tuple[Any, str]]:
     """Ways to need less, the best first, each as a function of the chunk, with what it costs."""
-    yield (
-        lambda chunk: lambda chosen: chosen.in_chunks(chunk),
-        "rows are assembled {chunk} points at a time: this costs time, but no accuracy",
+    assert method.solver is not None
+    yield method.solver.in_chunks, "rows are assembled {chunk} points at a time: this costs time, but no accuracy"
+    shifts = isinstance(method, Auto) or (
+        isinstance(method, AbstractScheme) and isinstance(method.choices.filter, Shift)
     )
-    yield (
-        lambda chunk: lambda _: Gram(chunk),
-        "riesz.Gram(chunk={chunk}) is used, without storing rows: this squares the condition number, so that "
-        "eigenvalues of G below {lost:.0e} of the largest are noise, where QRSVD resolves {kept:.0e}",
-    )
+    if shifts:
+        yield (
+            Cholesky,
+            "riesz.Cholesky(chunk={chunk}) is used, without storing rows: eigenvalues of G below {lost:.0e} of the "
+            "largest are noise, where QRSVD resolves {kept:.0e}",
+        )
+    else:
+        yield (
+            Gram,
+            "riesz.Gram(chunk={chunk}) is used, without storing rows: this squares the condition number, so that "
+            "eigenvalues of G below {lost:.0e} of the largest are noise, where QRSVD resolves {kept:.0e}",
+        )
 
 
 def fitted(
@@ -122,19 +203,19 @@ def fitted(
     method: AbstractMethod,
     key: Any,
     memory: Any,
-    at_once: int = 1,
+    runs: int = 1,
 ) -> AbstractMethod:
     """The method itself where a step fits into memory, else one that does, with a note in the log.
 
     **Arguments:**
 
     - `memory`: bytes for all runs together; None for a share of what is available.
-    - `at_once`: how many runs share it.
+    - `runs`: how many runs share it.
     """
     if memory is not None:
         _check.scalar("memory", memory, above=0.0)
-    limit = (SHARE * available() if memory is None else float(memory)) / at_once
-    if limit == math.inf or _surely_fits(loss, D, theta, method, key, limit):
+    limit = (SHARE * available() if memory is None else float(memory)) / runs
+    if limit == math.inf:
         return method
     need = lambda method: predicted(loss, D, theta, method, key)
     first = least = need(method)
@@ -142,27 +223,26 @@ def fitted(
         return method
     most = max(over.x.shape[0] for over in jax.eval_shape(lambda: loss.draw(key, D, theta)))
     chunks = [chunk for chunk in CHUNKS if chunk < most] or [1]
-    for change, cost in _rungs():
-        in_chunks = lambda chunk, change=change: method.solving(change(chunk)(method.solver))
-        smallest = need(in_chunks(chunks[-1]))
+    for solver, cost in _rungs(method) if method.solver is not None else ():
+        smallest = need(method.solving(solver(chunks[-1])))
         least = min(least, smallest)
         if smallest > limit:
             continue
-        chunk, now = next(
-            (chunk, now) for chunk in chunks for now in [need(in_chunks(chunk))] if now <= limit or chunk == chunks[-1]
-        )
-        eps = float(jax.numpy.finfo(theta.dtype).eps)
+        chunk = next(c for c in chunks if c == chunks[-1] or need(method.solving(solver(c))) <= limit)
+        changed, eps = method.solving(solver(chunk)), float(jnp.finfo(theta.dtype).eps)
         costs = cost.format(chunk=chunk, lost=eps, kept=eps**2)
-        log.warning("A step would take %s of %s, so %s (%s).", _size(first), _size(limit), costs, _size(now))
-        return in_chunks(chunk)
+        log.warning(
+            "A step would take %s of %s, so %s (%s).", *map(_shown, (first, limit)), costs, _shown(need(changed))
+        )
+        return changed
     raise MemoryError(
-        f"A step takes {_size(first)}, and {_size(least)} at least, but memory is limited to {_size(limit)}"
-        f"{f' for each of {at_once} runs' if at_once > 1 else ''}: use fewer points, riesz.minibatch, a smaller model, "
+        f"A step takes {_shown(first)}, and {_shown(least)} at least, but memory is limited to {_shown(limit)}"
+        f"{f' for each of {runs} runs' if runs > 1 else ''}: use fewer points, riesz.minibatch, a smaller model, "
         "or a larger memory=."
     )
 
 
-def _size(count: float) -> str:
+def _shown(count: float) -> str:
     """Bytes for people."""
     for unit, power in (("GB", 9), ("MB", 6), ("kB", 3)):
         if count >= 10**power:

@@ -1,5 +1,6 @@
 """What `minimise` checks and puts together before anything is compiled."""
 
+import dataclasses
 import threading
 import warnings
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 
 from .. import _check
 from .._geometry.inner_products import AbstractMetric, GaussNewton, InnerProduct
+from .._methods.auto import Auto
 from .._methods.names import as_method, auto
 from .._methods.safeguard import Safeguard
 from .._methods.schemes import AbstractMethod, AbstractScheme, Choices
@@ -19,8 +21,9 @@ from .._problem.checks import check_problem, check_term
 from .._problem.curvature import Curvature
 from .._problem.features import evaluate
 from .._problem.integral import AbstractLoss, Integral
-from .memory import fitted
-from .run import TOLERANCES, Problem
+from .._problem.programs import calls_lapack
+from .loop import TOLERANCES, Problem
+from .memory import fitted, program_at_a_point
 
 _warned = threading.Event()
 
@@ -129,31 +132,73 @@ def _check_metric(name: str, metric: AbstractMetric, loss: AbstractLoss, D: Any,
             check_term(name, term, jax.eval_shape(lambda term=term: term.draw_points(key, D, theta)), D, theta)
 
 
+def _check_inner_products(method: AbstractMethod, loss: AbstractLoss, D: Any, theta: Any, key: Any) -> None:
+    """Refuse inner products of a method that do not fit the problem."""
+    for name, metric in method.inner_products.items():
+        shown = f"method=riesz.auto(), with {name}" if isinstance(method, Auto) else name
+        _check_metric(shown, metric, loss, D, theta, key)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What `minimise` and `minimise_many` are told beside the problem, checked."""
+
+    max_steps: int
+    target: float | dict[str, float] | None
+    tolerance: dict[str, float]
+    max_seconds: float | None
+    metrics: dict[str, Callable[[Any], Any]]
+    progress: bool | str
+
+    @classmethod
+    def checked(
+        cls,
+        theta: jax.Array,
+        max_steps: Any,
+        target: Any,
+        tolerance: Any,
+        max_seconds: Any,
+        metrics: Any,
+        progress: Any,
+    ) -> "Options":
+        """The options for runs from starts like theta."""
+        if max_seconds is not None:
+            _check.scalar("max_seconds", max_seconds, above=0.0)
+        if progress not in (True, False, "auto"):
+            raise ValueError(f'progress must be True, False or "auto", not {_check.shown(progress)}.')
+        metrics = _check_metrics(metrics, theta)
+        steps = _check.count("max_steps", max_steps, least=0)
+        checked = steps, _check_target(target, metrics), _check_tolerance(tolerance)
+        return cls(*checked, max_seconds, metrics, progress)
+
+    @property
+    def tests(self) -> dict[str, Any]:
+        """What a single run is told."""
+        return {name: getattr(self, name) for name in ("max_steps", "target", "tolerance", "metrics")}
+
+
 def prepare(
-    loss: Any, D: Any, theta: jax.Array, method: Any, max_steps: Any, target: Any, tolerance: Any,
-    max_seconds: Any, metrics: Any, key: Any, progress: Any, memory: Any, at_once: int = 1,
-) -> tuple[Problem, Any, dict[str, Any]]:  # fmt: skip
-    """Check everything before anything is compiled; `theta` is one start."""
+    loss: Any, D: Any, theta: jax.Array, method: Any, key: Any, options: Options, memory: Any, runs: int = 1
+) -> tuple[Problem, Any]:
+    """The problem, and the key where one is needed; everything is checked before anything is compiled.
+
+    `theta` is one start, and `memory` is shared by as many `runs` as are made at a time.
+    """
     if method is not None and not isinstance(method, str):
         _check.kind("method", method, AbstractMethod, "a method, such as riesz.nhb(), or its name")
     chosen = auto() if method is None else as_method(method)
     check_problem(loss, D, theta, key)
     if isinstance(chosen, AbstractScheme):
         _check_choices(chosen.choices, theta)
-    for name, metric in chosen.inner_products.items():
-        _check_metric(name, metric, loss, D, theta, key)
+    _check_inner_products(chosen, loss, D, theta, key)
     drawn = loss.drawn or any(metric.drawn for metric in chosen.inner_products.values())
-    if max_seconds is not None:
-        _check.scalar("max_seconds", max_seconds, above=0.0)
-    if progress not in (True, False, "auto"):
-        raise ValueError(f'progress must be True, False or "auto", not {_check.shown(progress)}.')
-    checked = _check_metrics(metrics, theta)
-    options = {
-        "max_steps": _check.count("max_steps", max_steps, least=0),
-        "target": _check_target(target, checked),
-        "tolerance": _check_tolerance(tolerance),
-        "metrics": checked,
-    }
     _check_precision(theta.dtype)
-    chosen = fitted(loss, D, theta, chosen, key, memory, at_once)
-    return Problem(loss, D, Safeguard(chosen), drawn), key if drawn else None, options
+    chosen = fitted(loss, D, theta, chosen, key, memory, runs)
+    return Problem(loss, D, Safeguard(chosen), drawn, bool(options.metrics)), key if drawn else None
+
+
+def has_lapack_at_points(loss: AbstractLoss, D: Any, theta: jax.Array, key: Any) -> bool:
+    """Whether the model calls LAPACK at a point, so that a step hands batches of matrices to it."""
+    sample = jax.eval_shape(lambda: loss.draw(key, D, theta))
+    terms = zip(loss.terms, sample, strict=True)
+    return any(calls_lapack(program_at_a_point(term.operator, D, theta, over.x)) for term, over in terms)

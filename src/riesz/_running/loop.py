@@ -1,0 +1,182 @@
+"""The compiled part of a run: chunks of steps, within which nothing touches the host."""
+
+import collections
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._methods.result import CODES, Result, code, first_code
+from .._methods.safeguard import GuardedState, Safeguard
+from .._methods.state import STEP_COLUMNS
+from .._problem.integral import AbstractLoss
+from .._types import Parametrisation, Vector
+
+CHUNK = 32
+"""The longest chunk: what a callback, a progress bar or Ctrl-C may have to wait for."""
+PATIENCE = 5
+"""This many non-finite trials, steps without any direction, or steps that change nothing, in a row end a run."""
+TOLERANCES = ("gradient", "step", "loss")
+"""What a tolerance may be for."""
+KEPT = 32
+"""Compiled programs are kept for this many problems: those of a D that nobody holds any more are let go in time."""
+
+
+class Compiled:
+    """A function compiled once for each structure of its arguments, with the programs of the last ones kept.
+
+    A problem is part of the structure, so that each D and each density has programs of its own. An ordinary `jit` would
+    keep the programs of every function that was ever passed, for ever.
+    """
+
+    def __init__(self, f: Callable[..., Any]):
+        self.f, self._lock = f, threading.Lock()
+        self._programs: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+
+    def __call__(self, *args: Any) -> Any:
+        """The value of the function, compiled."""
+        return self._program(args)(*args)
+
+    def _program(self, args: Any) -> Any:
+        is_array = lambda leaf: eqx.is_array(leaf) or isinstance(leaf, np.ndarray | np.generic)
+        leaves, structure = jax.tree.flatten(eqx.filter(args, is_array, inverse=True))
+        key = structure, tuple(leaves)
+        with self._lock:
+            if key not in self._programs:
+                self._programs[key] = eqx.filter_jit(lambda *args: self.f(*args))
+            self._programs.move_to_end(key)
+            while len(self._programs) > KEPT:
+                self._programs.popitem(last=False)
+            return self._programs[key]
+
+
+class Problem(eqx.Module):
+    """What is minimised, over what, and how."""
+
+    loss: AbstractLoss
+    D: Parametrisation
+    method: Safeguard
+    drawn: bool = eqx.field(static=True)
+    """Whether steps see new points."""
+    measured: bool = eqx.field(static=True)
+    """Whether metrics are measured, for which the parameters after every step are kept."""
+
+
+class Carry(eqx.Module):
+    """Where a run stands."""
+
+    theta: jax.Array
+    state: GuardedState
+    sample: Any
+    """The points of the coming step, where they are drawn; else None."""
+    loss: jax.Array
+    """L(theta), on the points of the coming step."""
+    best: jax.Array
+    """The parameters with the lowest loss; of losses that differ by rounding, the latest."""
+    best_loss: jax.Array
+    """The loss there."""
+    lowest: jax.Array
+    """The lowest loss, which may be lower by rounding."""
+    steps: jax.Array
+    collapsed: jax.Array
+    """How many steps in a row had rank zero."""
+    level: jax.Array
+    """How many steps in a row changed the loss by less than the tolerance."""
+    code: jax.Array
+
+
+class Tests(eqx.Module):
+    """When to stop; NaN where a test was not asked for, because no number is at most NaN."""
+
+    target: Any
+    tolerance: dict[str, Any]
+
+
+Log = dict[str, jax.Array]
+"""A chunk of the history: the loss after every step, the columns of its info, and the parameters if measured."""
+
+
+def look(problem: Problem, theta: Vector, key: Any, step: Any) -> tuple[Any, jax.Array]:
+    """The points of a step and the loss on them."""
+    loss, D = problem.loss, problem.D
+    sample = problem.method.draw(loss, D, theta, jax.random.fold_in(key, step) if problem.drawn else None)
+    return sample, loss.value(D(theta), sample.terms)
+
+
+def _start(problem: Problem, theta: Vector, key: Any) -> Carry:
+    sample, loss = look(problem, theta, key, 0)
+    state, zero = problem.method.init(theta), jnp.zeros((), int)
+    return Carry(theta, state, sample if problem.drawn else None, loss, theta, loss, loss, zero, zero, zero, zero)
+
+
+def _step(problem: Problem, carry: Carry, fixed: Any, key: Any, tests: Tests) -> tuple[Carry, Log]:
+    """One step, what is known after it, and which test it met."""
+    sample: Any = carry.sample if problem.drawn else fixed
+    theta, state, guarded = problem.method.step(problem.loss, problem.D, carry.theta, carry.state, sample)
+    info, steps = guarded.info, carry.steps + 1
+    if problem.drawn:
+        sample, loss = look(problem, theta, key, steps)
+        best, best_loss, lowest = theta, loss, loss
+    else:
+        sample, loss = None, jnp.where(info.accepted, guarded.trial_loss, carry.loss)
+        lowest = jnp.where(loss < carry.lowest, loss, carry.lowest)
+        equal = loss <= lowest + 4 * jnp.finfo(loss.dtype).eps * jnp.abs(lowest)
+        best, best_loss = jnp.where(equal, theta, carry.best), jnp.where(equal, loss, carry.best_loss)
+    collapsed = jnp.where(info.rank == 0, carry.collapsed + 1, 0)
+    tolerance = tests.tolerance
+    small = info.step_norm <= tolerance["step"] * (jnp.linalg.norm(theta) + tolerance["step"])
+    flat = jnp.abs(guarded.trial_loss - info.loss) <= tolerance["loss"] * jnp.abs(info.loss)
+    level = jnp.where(info.accepted & flat, carry.level + 1, 0)
+    ends = [
+        (loss <= tests.target, Result.TARGET_REACHED),
+        (info.gradient_norm <= tolerance["gradient"], Result.CONVERGED_GRADIENT),
+        (info.accepted & small, Result.CONVERGED_STEP),
+        (level >= PATIENCE, Result.CONVERGED_LOSS),
+        *((info.end == number, result) for number, result in enumerate(CODES) if number),
+        (state.failures >= PATIENCE, Result.NONFINITE_STEPS),
+        (collapsed >= PATIENCE, Result.RANK_COLLAPSE),
+    ]
+    number = first_code(ends).astype(carry.code.dtype)
+    log = {"loss": loss} | {name: getattr(info, name) for name in STEP_COLUMNS}
+    log |= {"theta": theta} if problem.measured else {}
+    where = theta, state, sample, loss, best, best_loss, lowest
+    return Carry(*where, steps, collapsed, level, number), log
+
+
+def _advance(problem: Problem, carry: Carry, key: Any, count: Any, tests: Tests) -> tuple[Carry, Log]:
+    """At most `count` steps, fewer where a test stops the run."""
+    fixed = None if problem.drawn else problem.method.draw(problem.loss, problem.D, carry.theta, None)
+
+    def unfinished(loop: tuple[Any, Carry, Log]) -> jax.Array:
+        made, carry, _ = loop
+        return (made < count) & (carry.code == code(Result.RUNNING))
+
+    def body(loop: tuple[Any, Carry, Log]) -> tuple[Any, Carry, Log]:
+        made, carry, logs = loop
+        carry, log = _step(problem, carry, fixed, key, tests)
+        return made + 1, carry, {name: logs[name].at[made].set(entry) for name, entry in log.items()}
+
+    kinds = {float: carry.theta.dtype, int: int, bool: bool}
+    empty = {name: jnp.zeros(CHUNK, kinds[kind]) for name, kind in STEP_COLUMNS.items()}
+    empty |= {"loss": jnp.zeros(CHUNK, carry.loss.dtype)}
+    empty |= {"theta": jnp.zeros((CHUNK, carry.theta.size), carry.theta.dtype)} if problem.measured else {}
+    _, carry, logs = jax.lax.while_loop(unfinished, body, (jnp.zeros((), int), carry, empty))
+    return carry, logs
+
+
+def _measure(metrics: dict[str, Callable[[Any], Any]], thetas: jax.Array, count: Any) -> dict[str, jax.Array]:
+    """Every metric at the first `count` of the given parameters."""
+
+    def one(index: Any, columns: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        return {name: column.at[index].set(metrics[name](thetas[index])) for name, column in columns.items()}
+
+    shapes = {name: jax.eval_shape(f, thetas[0]) for name, f in metrics.items()}
+    empty = {name: jnp.zeros(thetas.shape[0], shape.dtype) for name, shape in shapes.items()}
+    return jax.lax.fori_loop(0, count, one, empty)
+
+
+start, advance, measure = Compiled(_start), Compiled(_advance), Compiled(_measure)
