@@ -1,8 +1,7 @@
 """Features: the values z_j = (A v)(x_j) of a model at theta and their derivatives in theta.
 
 An operator acts on functions, so z_j = (A D(theta))(x_j) depends on x_j alone, and one pass of reverse mode per point
-gives value and rows together. Differentiating the batch instead costs a thousand times more. The points are the last
-axis of what is stored, so that the rows are one matrix by columns, as LAPACK reads it.
+gives value and rows together. Differentiating the batch instead costs a thousand times more.
 """
 
 from collections.abc import Callable
@@ -13,7 +12,6 @@ import jax
 import jax.numpy as jnp
 
 from .._types import Function, Operator, Parametrisation, Vector
-from .points_last import points_last
 
 
 class Whole(eqx.Module):
@@ -100,7 +98,10 @@ def features(D: Parametrisation, operator: Operator, theta: Vector, x: jax.Array
     if isinstance(operator, Whole):
         values, rows = derivative(lambda theta: operator(D(theta)), theta)
         return Features(values, rows[:, None, :])
-    return Features(*points_last(lambda point: derivative(lambda theta: operator(D(theta))(point), theta), x))
+    at = lambda point: derivative(lambda theta: operator(D(theta))(point), theta)
+    # With the points last, the rows of all points are one matrix by columns, as LAPACK reads it.
+    values, rows = jax.vmap(at, out_axes=-1)(x)
+    return Features(jnp.moveaxis(values, -1, 0), jnp.moveaxis(rows, -1, 0))
 
 
 def flat(values: jax.Array) -> jax.Array:

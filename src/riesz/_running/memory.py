@@ -4,9 +4,10 @@ With N rows of p per point, d parameters, k = min(N, d), b bytes per number and 
 point, a step takes about
 
 - `QRSVD()`, in chunks too: b (2 N d + 6 k^2): the rows and the reflectors; R, its SVD and LAPACK's workspace;
-- `Gram()`: b (3 N d + 5 k^2), `Cholesky()`: b (3 N d + 4 k^2), and in chunks of c points without the rows;
+- `Gram()`, `Cholesky()`: b (3 N d + 4 k^2), and in chunks of c points without the rows;
 
-to which come b (3 p d + 2 e) for each point of a chunk, and b e for each point of a forward pass. `auto` holds two copies of the rows more, in scaled coordinates and for the speeds of its parameters.
+to which come b (3 p d + 2 e) for each point of a chunk, and b e for each point of a forward pass. `auto` holds
+two copies of the rows more, in scaled coordinates and for the speeds of its parameters.
 """
 
 import functools
@@ -128,7 +129,7 @@ def _solving(solver: AbstractSolver, sizes: list[Size], d: int, copies: int = 0)
     """Numbers for the rows of some blocks and their factors; `copies` more of the rows."""
     N = sum(size.rows for size in sizes)
     k, chunk = min(N, d), solver.points_at_once
-    squares, kept = {Gram: (5, 3), Cholesky: (4, 3)}.get(type(solver), (6, 2))
+    squares, kept = {Gram: (4, 3), Cholesky: (4, 3)}.get(type(solver), (6, 2))
     if chunk is not None:
         copies, kept = (copies, kept) if isinstance(solver, QRSVD) else (0, 0)
     # All rows before weighting are one of the copies that are kept; those of a chunk come on top.
