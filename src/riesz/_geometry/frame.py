@@ -212,6 +212,7 @@ def tangent_space(
     _check.kind("filter", filter, AbstractFilter, "a filter, such as riesz.Floor(1e-8)")
     if factorisation is not None:
         _check.kind("factorisation", factorisation, AbstractFactorisation, "riesz.QRSVD(), riesz.Gram() or None")
+    theta = _check.native(theta)
     check_problem(loss, D, theta, key)
     if W.drawn and key is None:
         raise ValueError("key must be given, such as jax.random.key(0): W draws its points.")

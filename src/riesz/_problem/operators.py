@@ -28,7 +28,7 @@ def derivative(v: Function) -> Function:
     """
 
     def slope(x: Any) -> Any:
-        x = jnp.asarray(x)
+        x = jnp.asarray(_check.native(x))
         if x.size != 1:
             raise ValueError(f"derivative takes scalar points, but a point has shape {x.shape}; use gradient.")
         return jax.jvp(v, (x,), (jnp.ones_like(x),))[1]

@@ -60,6 +60,8 @@ def _check_metrics(metrics: Any, theta: jax.Array) -> dict[str, Callable[[Any], 
             value = jax.eval_shape(f, theta)
         if getattr(value, "shape", None) != ():
             raise ValueError(f"metrics[{name!r}] must return a scalar, but it returns {_check.shown(value)}.")
+        if not any(jnp.issubdtype(value.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
+            raise TypeError(f"metrics[{name!r}] must return a real number, but its dtype is {value.dtype}.")
     return dict(metrics)
 
 

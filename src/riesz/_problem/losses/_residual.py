@@ -52,6 +52,5 @@ def residual(operator: Operator, source: Any, over: AbstractMeasure) -> Integral
     """
     _check.function("operator", operator)
     if not callable(source):
-        _check.number("source", source)
-        source = jnp.asarray(source)
+        source = _check.array("source", _check.number("source", source))
     return Integral(_half_square, over, Residual(operator, source))
