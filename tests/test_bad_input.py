@@ -296,6 +296,29 @@ PROBLEMS = [
         ValueError,
         r"^source must match A v in residual: \(\) and \(3,\)",
     ),
+    (
+        "relu under a Laplacian",
+        lambda: minimise(riesz.residual(riesz.laplacian, 1.0, over), *riesz.mlp(key, (1, 3, 1), "relu")),
+        ValueError,
+        r"^loss must depend on theta, but the operator's values do not .* such as relu, under a Laplacian",
+    ),
+    (
+        "a deep relu network under second derivatives",
+        lambda: minimise(
+            riesz.residual(riesz.hessian, 1.0, riesz.points(plane)), *riesz.mlp(key, (2, 3, 3, 1), "relu")
+        ),
+        ValueError,
+        r"^loss must depend on theta, but the operator's values do not",
+    ),
+    (
+        "every term without its parameters",
+        lambda: minimise(
+            riesz.residual(riesz.laplacian, 1.0, over) + riesz.residual(riesz.partial(0, 0), 0.0, over),
+            *riesz.mlp(key, (1, 3, 1), "identity"),
+        ),
+        ValueError,
+        r"^loss must depend on theta, but the operator's values do not",
+    ),
     ("density is a vector", lambda: minimise(integral(lambda z: jnp.stack([z, z]))), ValueError, r"^density .* scalar"),
     (
         "density is a vector in one of two terms",
