@@ -1,4 +1,4 @@
-"""Checks of what users hand in: each failure is one sentence that names the argument."""
+"""Checks of what users hand in; each failure is one sentence that names the argument."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ class Mismatch(ValueError):
 
 
 def is_traced(value: Any) -> bool:
-    """Whether the value is abstract, so that it has a shape but no numbers to check."""
+    """Whether the value is traced, so that it has a shape but no numbers to check."""
     return isinstance(value, Tracer)
 
 
@@ -55,8 +55,8 @@ def native(value: Any) -> Any:
 def leaf(value: Any) -> Any:
     """A number as a pytree leaf: traced, so that changing it compiles nothing.
 
-    It stays weakly typed, so that it never promotes float32 parameters. What is no number is returned unchanged,
-    for the check that knows its name.
+    It stays weakly typed, so that it never promotes float32 parameters. What is not a number is returned unchanged,
+    because this function does not know the argument's name; the check that follows refuses it.
     """
     if isinstance(value, str):
         return value
