@@ -166,20 +166,19 @@ def advance(step: Any, arguments: list[Any]) -> list[Any]:
         if (slopes := columns(step, arguments, *active)) is not None:
             return [Carried(outputs[0], Base(slopes, None))]
         start = joined(step, arguments, *active)
-    if is_scalar_step(step, carried):
-        base = carried[0].base
-        firsts = [jnp.ones_like(u.value) if u.first is None else u.first for u in carried]
+    scalar = is_scalar_step(step, carried)
+    if scalar:
         # In one real variable the slope is the first derivative, and the Laplacian is the second.
-        pushed, second = derivatives(f, values, [first[None] for first in firsts], [u.second for u in carried], linear)
-        results = [
-            Carried(outputs[i], base, slope[0], curve) for i, slope, curve in zip(smooth, pushed, second, strict=True)
-        ]
+        firsts = [jnp.ones_like(u.value) if u.first is None else u.first for u in carried]
+        given = [Base(first[None], u.second) for first, u in zip(firsts, carried, strict=True)]
     else:
-        bases = [unfold(u) for u in carried]
-        pushed, found = derivatives(f, values, [b.slopes for b in bases], [b.laplacian for b in bases], linear)
-        results = [Carried(outputs[i], Base(*pair, start)) for i, *pair in zip(smooth, pushed, found, strict=True)]
-    for i, result in zip(smooth, results, strict=True):
-        outputs[i] = result
+        given = [unfold(u) for u in carried]
+    found = derivatives(f, values, [u.slopes for u in given], [u.laplacian for u in given], linear)
+    for i, slopes, laplacian in zip(smooth, *found, strict=True):
+        if scalar:
+            outputs[i] = Carried(outputs[i], carried[0].base, slopes[0], laplacian)
+        else:
+            outputs[i] = Carried(outputs[i], Base(slopes, laplacian, start))
     return outputs
 
 

@@ -65,7 +65,7 @@ def fourier_features(D: Parametrisation, frequencies: Any) -> Composed:
 
 
 class Circles(eqx.Module):
-    """The map from x to (cos(2 pi x_i / p_i), sin(2 pi x_i / p_i), x_j): dimensions i are periodic, the others are not."""
+    """The map from x to (cos(2 pi x_i / p_i), sin(2 pi x_i / p_i), x_j): i are the periodic dimensions, not j."""
 
     periods: jax.Array
     periodic: tuple[int, ...] = eqx.field(static=True)

@@ -34,7 +34,7 @@ INITIALISATIONS: dict[str, Callable[[int, int], tuple[float, float]]] = {
 
 
 class MLP(eqx.Module):
-    """The network A_L s(... s(A_1 x + b_1) ...) + b_L, which takes or gives scalars where its end has size one."""
+    """The network A_L s(... s(A_1 x + b_1) ...) + b_L; one input may be a scalar, and one output is a scalar."""
 
     weights: tuple[jax.Array, ...]
     biases: tuple[jax.Array, ...]
