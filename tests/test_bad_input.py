@@ -296,6 +296,29 @@ PROBLEMS = [
         ValueError,
         r"^source must match A v in residual: \(\) and \(3,\)",
     ),
+    (
+        "relu under a Laplacian",
+        lambda: minimise(riesz.residual(riesz.laplacian, 1.0, over), *riesz.mlp(key, (1, 3, 1), "relu")),
+        ValueError,
+        r"^loss must depend on theta, but the operator's values do not .* such as relu, under a Laplacian",
+    ),
+    (
+        "a deep relu network under second derivatives",
+        lambda: minimise(
+            riesz.residual(riesz.hessian, 1.0, riesz.points(plane)), *riesz.mlp(key, (2, 3, 3, 1), "relu")
+        ),
+        ValueError,
+        r"^loss must depend on theta, but the operator's values do not",
+    ),
+    (
+        "every term without its parameters",
+        lambda: minimise(
+            riesz.residual(riesz.laplacian, 1.0, over) + riesz.residual(riesz.partial(0, 0), 0.0, over),
+            *riesz.mlp(key, (1, 3, 1), "identity"),
+        ),
+        ValueError,
+        r"^loss must depend on theta, but the operator's values do not",
+    ),
     ("density is a vector", lambda: minimise(integral(lambda z: jnp.stack([z, z]))), ValueError, r"^density .* scalar"),
     (
         "density is a vector in one of two terms",
@@ -408,6 +431,13 @@ OPTIONS = [
     ("metrics are a list", lambda: minimise(metrics=[jnp.sum]), TypeError, r"^metrics must be a dictionary"),
     ("metric is a number", lambda: minimise(metrics={"mse": 1.0}), TypeError, r"^metrics\['mse'\] must be a function"),
     ("metric is a vector", lambda: minimise(metrics={"mse": jnp.sin}), ValueError, r"^metrics\['mse'\] must .* scalar"),
+    (
+        "metric is complex",
+        lambda: minimise(metrics={"a": lambda t: 1j * t[0]}),
+        TypeError,
+        r"^metrics\['a'\] .* complex",
+    ),
+    ("many by a complex metric", lambda: many(metrics={"a": lambda t: 1j * t[0]}), TypeError, r"^metrics\['a'\] must"),
     ("metric is called loss", lambda: minimise(metrics={"loss": jnp.sum}), ValueError, r"^metrics .* named loss"),
     ("metric's name is a number", lambda: minimise(metrics={1: jnp.sum}), TypeError, r"name in metrics must be text"),
     ("metric leaves JAX", lambda: minimise(metrics={"a": lambda t: float(t[0])}), ValueError, r"^metrics\['a'\] must"),
@@ -504,3 +534,65 @@ def test_numbers_of_numpy_are_not_mixed_dtypes():
     solution = minimise(number * single_loss, theta0=single(theta), method=method, max_steps=2, target=number / 1e9)
     assert solution.theta.dtype == jnp.float32
     assert solution.steps == 2
+
+
+def test_metrics_may_be_whole_numbers_and_truth_values():
+    metrics = {"largest": jnp.argmax, "positive": lambda t: t[0] > 0}
+    history = minimise(method="gd", max_steps=2, metrics=metrics, progress=False).history
+    assert history["largest"].dtype == int and history["positive"].dtype == bool
+    assert history["largest"][0] == np.argmax(theta) and history["positive"][0] == (theta[0] > 0)
+
+
+def swapped(a):
+    """The same numbers in the byte order that this machine does not use."""
+    a = np.asarray(a)
+    return a.astype(a.dtype.newbyteorder())
+
+
+pixels = np.linspace(0.0, 1.0, 12).reshape(6, 2)
+labels = np.arange(6) % 3
+line, ends = riesz.gauss_legendre(0.0, 1.0, 5), (np.zeros(2), np.array([1.0, 2.0]))
+corner = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+# What takes an array, as functions of how an array is handed in.
+TAKERS = {
+    "points": lambda a: riesz.points(a(pixels), data=a(pixels), weights=a(np.arange(6.0))),
+    "points in a list": lambda a: riesz.points([a(row) for row in pixels]),
+    "points in single precision": lambda a: riesz.points(a(pixels.astype(np.float32))),
+    "whole-number points": lambda a: riesz.points(a(labels), data=a(labels)),
+    "labels": lambda a: riesz.softmax(riesz.points(a(pixels), data=a(labels))),
+    "a grid": lambda a: riesz.grid(*map(a, ends), 3),
+    "an interval": lambda a: riesz.grid(a(0.0), a(1.0), 3),
+    "a quadrature": lambda a: riesz.gauss_legendre(*map(a, ends), 3),
+    "draws": lambda a: riesz.monte_carlo(*map(a, ends), 3),
+    "a boundary": lambda a: riesz.boundary(*map(a, ends), 3),
+    "a sequence": lambda a: riesz.sobol(*map(a, ends), 4),
+    "a simplex": lambda a: riesz.simplex(a(corner), 3),
+    "a bubble": lambda a: riesz.box_bubble(*map(a, ends)),
+    "a bubble on a line": lambda a: riesz.box_bubble(a(0.0), a(1.0)),
+    "a period": lambda a: riesz.periodic(D, a(2.0)),
+    "periods": lambda a: riesz.periodic(D, a(ends[1])),
+    "frequencies": lambda a: riesz.fourier_features(D, a(pixels)),
+    "a lift": lambda a: riesz.hard_boundary(D, jnp.sin, a(2.0)),
+    "a basis": lambda a: riesz.Legendre(a(0.0), a(1.0), 3),
+    "a source": lambda a: riesz.residual(riesz.identity, a(2.0), line),
+    "coefficients": lambda a: riesz.ritz(a(2.0), a(1.0), line),
+    "a delta": lambda a: riesz.huber(over, a(0.1)),
+    "a factor": lambda a: a(2.0) * loss,
+    "a filter": lambda a: riesz.Floor(a(1e-3)),
+    "a derivative": lambda a: riesz.derivative(jnp.sin)(a(2.0)),
+    "a gradient": lambda a: riesz.gradient(lambda x: jnp.sum(x**2))(a(pixels)),
+    "a Laplacian": lambda a: riesz.laplacian(lambda x: jnp.sum(x**3))(a(ends[1])),
+    "a tangent space": lambda a: riesz.tangent_space(loss, D, a(theta)).psi,
+    "a start": lambda a: minimise(method="gd", theta0=a(theta), max_steps=2, progress=False).theta,
+    "starts": lambda a: many(a(thetas), method="gd", max_steps=2, progress=False).theta,
+}
+
+
+@pytest.mark.parametrize("take", TAKERS.values(), ids=TAKERS.keys())
+def test_the_other_byte_order_gives_the_same_numbers(take):
+    assert not swapped(pixels).dtype.isnative
+    given, expected = (jax.tree.leaves(eqx.filter(take(a), eqx.is_array)) for a in (swapped, np.asarray))
+    assert len(given) == len(expected) > 0
+    for a, b in zip(given, expected, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)

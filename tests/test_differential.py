@@ -9,6 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 import riesz
 from riesz._problem.features import along, bend, features
@@ -76,6 +79,79 @@ FUNCTIONS = {
 }
 
 
+COMPLEX = {
+    "the modulus of exponentials": lambda x: jnp.abs(jnp.exp(1j * x[0]) + x[1] ** 2 + jnp.exp(1j * x[2] * x[1])),
+    "the modulus entry by entry": lambda x: jnp.abs(2 + jnp.exp(1j * x) * x),
+    "the modulus after a product of matrices": lambda x: jnp.abs(jnp.exp((A + 1j * A.T) @ x)),
+    "the modulus of an activation after such a product": lambda x: jnp.abs(jnp.tanh((A + 1j * A.T) @ x / 4) + 2),
+    "the squared modulus": lambda x: jnp.abs(jnp.sin(x[0] + 1j * x[1]) * x[2]) ** 2,
+    "a real part": lambda x: jnp.exp((1 + 2j) * x @ A).real * x,
+    "an imaginary part": lambda x: jnp.log(2 + x[0] + 1j * x[1] * x[2]).imag,
+    "a real part of a function of a complex variable": lambda x: jnp.sin((x[0] + 1j * x[1]) ** 2).real,
+    "a conjugate": lambda x: (jnp.conj(jnp.exp(1j * (A @ x))) * (x + 1j * x[::-1]) ** 2).real,
+    "a function of a conjugate": lambda x: jnp.sin(jnp.conj((A + 1j) @ x)).imag,
+    "a product with a conjugate": lambda x: jnp.sum(jnp.conj((A + 1j) @ x) * ((A - 1j) @ x) ** 2).real,
+    "a complex number of two parts": lambda x: jnp.abs(jax.lax.complex(jnp.sin(x), jnp.cos(x[::-1]) * x)),
+    "an angle": lambda x: jnp.angle(2 + jnp.exp(1j * x) * x[0]),
+    "a power": lambda x: jnp.abs((2 + 1j * x) ** (1 + 1j * x[::-1])),
+    "a quotient": lambda x: (x / (1 + 1j * (A @ x))).imag,
+    "a Fourier transform": lambda x: jnp.abs(jnp.fft.fft(jnp.sin(x)) + 3),
+    "a branch": lambda x: jax.lax.cond(x[0] > 0, jnp.sin, jnp.conj, (1 + 1j) * x**2).imag,
+    "a choice": lambda x: jnp.where(x > 0, jnp.exp(1j * x**2), jnp.conj(1j * x)).real,
+    "a determinant": lambda x: jnp.abs(jnp.linalg.det(A + 1j * jnp.outer(x, x))),
+}
+
+
+def of_the_hessian(v):
+    return lambda x: jnp.trace(jax.hessian(v)(x), axis1=-2, axis2=-1)
+
+
+B = jnp.array([[0.4 + 0.3j, -0.2j, 0.1], [0.5j, 0.3, -0.2], [0.2, 0.1 - 0.4j, 0.3j]])
+# Each of them takes numbers of the closed unit disc to such numbers, and is smooth there.
+ENTRIES = {
+    "sin": lambda a, b: 0.5 * jnp.sin(a),
+    "exp": lambda a, b: 0.3 * jnp.exp(1j * a),
+    "tanh": lambda a, b: 0.5 * jnp.tanh(a),
+    "power": lambda a, b: a**3,
+    "root": lambda a, b: 0.5 * jnp.sqrt(2 + a),
+    "logarithm": lambda a, b: 0.3 * jnp.log(2 + a),
+    "modulus": lambda a, b: 0.3 * jnp.abs(2 + a),
+    "squared modulus": lambda a, b: 0.1 * jnp.abs(2 + 1j * a) ** 2,
+    "conjugate": lambda a, b: jnp.conj(a),
+    "real part": lambda a, b: jnp.real(a),
+    "imaginary part": lambda a, b: jnp.imag(a),
+    "angle": lambda a, b: 0.2 * jnp.angle(2 + a),
+    "parts": lambda a, b: 0.7 * jax.lax.complex(jnp.real(a), jnp.imag(b) + 0.1),
+    "product": lambda a, b: a * b,
+    "quotient": lambda a, b: a / (2 + b),
+    "mean": lambda a, b: (a + b) / 2,
+    "choice": lambda a, b: jnp.where(jnp.arange(3) == 1, a, jnp.conj(b)),
+    "matrix": lambda a, b: B @ a,
+    "real matrix": lambda a, b: A.T @ a / 2,
+    "cumulative sum": lambda a, b: jnp.cumsum(a) / 3,
+    "shift": lambda a, b: jnp.roll(a, 1),
+}
+compositions = st.lists(
+    st.tuples(st.sampled_from(sorted(ENTRIES)), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=7
+)
+points = hnp.arrays(float, 3, elements=st.floats(-1, 1))
+
+
+def composed(composition):
+    """The function of x whose steps are given, each by its name and by which two of the values before it it takes.
+
+    Counting goes back from the last value. The values before the first step are x and a complex multiple of it.
+    """
+
+    def v(x):
+        values = [x, B @ x]
+        for name, i, j in composition:
+            values.append(ENTRIES[name](values[-1 - i % len(values)], values[-1 - j % len(values)]))
+        return values[-1] + 0j
+
+    return v
+
+
 class TestForwardLaplacian:
     @pytest.mark.parametrize("name", FUNCTIONS)
     def test_is_the_trace_of_the_hessian(self, name):
@@ -83,6 +159,28 @@ class TestForwardLaplacian:
         found, expected = jax.jit(lambda x: (riesz.laplacian(v)(x), nested(v)(x)))(X)
         assert found.shape == expected.shape and found.dtype == expected.dtype
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+
+    @pytest.mark.parametrize("name", COMPLEX)
+    def test_through_complex_numbers_is_the_trace_of_the_hessian(self, name):
+        found, expected = jax.jit(lambda x: (riesz.laplacian(COMPLEX[name])(x), of_the_hessian(COMPLEX[name])(x)))(X)
+        assert found.shape == expected.shape and found.dtype == expected.dtype == float
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+
+    def test_of_a_modulus_by_hand(self):
+        """|exp(i a) + b^2| = sqrt(1 + 2 b^2 cos(a) + b^4), differentiated twice in a and in b."""
+        a, b = 0.3, 0.7
+        q = 1 + 2 * b**2 * np.cos(a) + b**4
+        slopes = np.array([-2 * b**2 * np.sin(a), 4 * b * np.cos(a) + 4 * b**3])
+        expected = (-2 * b**2 * np.cos(a) + 4 * np.cos(a) + 12 * b**2) / (2 * q**0.5) - slopes @ slopes / (4 * q**1.5)
+        found = riesz.laplacian(lambda x: jnp.abs(jnp.exp(1j * x[0]) + x[1] ** 2))(jnp.array([a, b]))
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+    @settings(deadline=None, max_examples=15)
+    @given(compositions, points)
+    def test_of_random_compositions(self, composition, x):
+        v = composed(composition)
+        expected = of_the_hessian(lambda x: v(x).real)(x) + 1j * of_the_hessian(lambda x: v(x).imag)(x)
+        np.testing.assert_allclose(riesz.laplacian(v)(x), expected, rtol=1e-9, atol=1e-9)
 
     def test_of_functions_of_a_scalar(self):
         for v in (jnp.sin, lambda x: x**3, lambda x: jnp.stack([x, x**2]), lambda x: jnp.exp(x) * jnp.ones(4)):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import riesz
+from riesz._problem.integral import check_problem
 
 matrices = hnp.arrays(float, (3, 3), elements=st.floats(-3, 3))
 vectors = hnp.arrays(float, 3, elements=st.floats(-3, 3))
@@ -108,3 +109,64 @@ def test_rows_are_the_derivatives_of_the_operators_values():
     psi = jax.jit(lambda theta: riesz.tangent_space(loss, D, theta).psi)(jnp.array([a, b]))
     rows = np.stack([-(b**2) * np.sin(b * x), -2 * a * b * np.sin(b * x) - a * b**2 * x * np.cos(b * x)], axis=1)
     np.testing.assert_allclose(psi, rows / np.sqrt(5), rtol=1e-12)
+
+
+SECOND = {
+    "laplacian": riesz.laplacian,
+    "hessian": riesz.hessian,
+    "partial": riesz.partial(0, 0),
+    "divergence": lambda v: riesz.divergence(riesz.gradient(v)),
+    "space": riesz.spatial(riesz.laplacian),
+    "fourth order": lambda v: riesz.laplacian(riesz.laplacian(v)),
+    "with a coefficient": lambda v: lambda x: -(1 + x[0]) * riesz.laplacian(v)(x),
+}
+OTHER = {
+    "identity": riesz.identity,
+    "gradient": riesz.gradient,
+    "heat": lambda v: lambda x: riesz.time_derivative(v)(x) - riesz.spatial(riesz.laplacian)(v)(x),
+    "a product": lambda v: lambda x: riesz.laplacian(lambda x: x[0] ** 2 * v(x))(x),
+}
+STRAIGHT = {
+    "relu": "relu",
+    "identity": "identity",
+    "maximum": lambda x: jnp.maximum(x, 0),
+    "leaky relu": jax.nn.leaky_relu,
+    "clip": lambda x: jnp.clip(x, -1, 1),
+    "modulus": jnp.abs,
+}
+
+
+class TestDependenceOnTheParameters:
+    """Whether an operator leaves anything of the parameters is seen before anything is compiled."""
+
+    square = riesz.grid((0.0, 0.0), (1.0, 1.0), 3)
+
+    def idle(self, operator, activation, sizes=(2, 4, 3, 1)):
+        D, theta = riesz.mlp(jax.random.key(0), sizes, activation)
+        return check_problem(riesz.residual(operator, 1.0, self.square), D, theta, None)
+
+    @pytest.mark.parametrize("operator", SECOND.values(), ids=SECOND.keys())
+    @pytest.mark.parametrize("activation", STRAIGHT.values(), ids=STRAIGHT.keys())
+    def test_second_derivatives_leave_nothing_of_a_piecewise_linear_network(self, operator, activation):
+        assert self.idle(operator, activation) == ("the loss",)
+
+    @pytest.mark.parametrize("operator", OTHER.values(), ids=OTHER.keys())
+    def test_other_operators_leave_something_of_it(self, operator):
+        assert self.idle(operator, "relu") == ()
+
+    @pytest.mark.parametrize("operator", (SECOND | OTHER).values(), ids=(SECOND | OTHER).keys())
+    def test_every_operator_leaves_something_of_a_smooth_network(self, operator):
+        assert self.idle(operator, "tanh") == ()
+
+    def test_a_term_that_is_idle_is_named_and_the_others_are_minimised(self):
+        D, theta = riesz.mlp(jax.random.key(0), (2, 4, 1), "relu")
+        sides = riesz.residual(riesz.identity, 0.5, riesz.boundary((0.0, 0.0), (1.0, 1.0), 3))
+        loss = sides + riesz.residual(riesz.laplacian, 0.0, self.square)
+        with pytest.warns(UserWarning, match="^In term 1 of the loss the operator's values do not depend on the param"):
+            both = riesz.minimise(loss, D, theta, "ngd", max_steps=3, progress=False)
+        alone = riesz.minimise(sides, D, theta, "ngd", max_steps=3, progress=False)
+        np.testing.assert_allclose(both.theta, alone.theta, rtol=1e-8)
+
+    def test_a_model_without_parameters_is_not_blamed_on_the_operator(self):
+        loss = riesz.residual(riesz.laplacian, 1.0, self.square)
+        assert check_problem(loss, lambda theta: lambda x: x[0] * x[1], jnp.ones(2), None) == ()

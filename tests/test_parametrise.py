@@ -88,6 +88,15 @@ class TestApply:
         jax.tree.map(np.testing.assert_array_equal, back, params)
         np.testing.assert_array_equal(riesz.parametrise(lambda p, x: x, D.params(-theta0))[1], -theta0)
 
+    def test_parameters_in_the_other_byte_order_are_the_same_parameters(self):
+        a, b = np.arange(3.0), np.ones((2, 2))
+        swap = lambda array: array.astype(array.dtype.newbyteorder())
+        D, theta0 = riesz.parametrise(lambda p, x: p["a"] @ x, {"a": swap(a), "b": [swap(b)]})
+        np.testing.assert_array_equal(theta0, [0, 1, 2, 1, 1, 1, 1])
+        assert theta0.dtype == float and D(theta0)(jnp.ones(3)) == 3.0
+        line = eqx.tree_at(lambda m: m.weight, eqx.nn.Linear(1, 1, False, key=key), swap(np.array([[2.0]])))
+        np.testing.assert_array_equal(riesz.parametrise(line)[1], [2.0])
+
     def test_d_applies_the_parameters(self):
         D, theta0 = riesz.parametrise(lambda p, x: p["a"] * jnp.exp(-p["b"] * x), {"a": 2.0, "b": 0.5})
         np.testing.assert_allclose(D(theta0)(3.0), 2 * np.exp(-1.5), rtol=1e-14)

@@ -1,4 +1,4 @@
-"""Checks of what users hand in: each failure is one sentence that names the argument."""
+"""Checks of what users hand in; each failure is one sentence that names the argument."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ class Mismatch(ValueError):
 
 
 def is_traced(value: Any) -> bool:
-    """Whether the value is abstract, so that it has a shape but no numbers to check."""
+    """Whether the value is traced, so that it has a shape but no numbers to check."""
     return isinstance(value, Tracer)
 
 
@@ -39,17 +39,30 @@ def explained(sentence: str) -> Iterator[None]:
         raise ValueError(f"{sentence}: {cause if len(cause) <= 120 else cause[:118] + '..'}.") from error
 
 
+def native(value: Any) -> Any:
+    """The value with every NumPy array in it in the byte order of this machine, the only one that JAX takes.
+
+    Files written elsewhere are often in the other order. Their numbers are the same, so they are converted silently.
+    """
+
+    def convert(entry: Any) -> Any:
+        foreign = isinstance(entry, np.ndarray) and not entry.dtype.isnative
+        return entry.astype(entry.dtype.newbyteorder("=")) if foreign else entry
+
+    return jax.tree.map(convert, value)
+
+
 def leaf(value: Any) -> Any:
     """A number as a pytree leaf: traced, so that changing it compiles nothing.
 
-    It stays weakly typed, so that it never promotes float32 parameters. What is no number is returned unchanged,
-    for the check that knows its name.
+    It stays weakly typed, so that it never promotes float32 parameters. What is not a number is returned unchanged,
+    because this function does not know the argument's name; the check that follows refuses it.
     """
     if isinstance(value, str):
         return value
     try:
         is_number = isinstance(value, int | np.integer | np.floating) and not isinstance(value, bool)
-        return jnp.asarray(float(value) if is_number else value)
+        return jnp.asarray(float(value) if is_number else native(value))
     except (TypeError, ValueError):
         return value
 
@@ -59,7 +72,7 @@ def array(name: str, value: Any) -> jax.Array:
     try:
         if any(isinstance(entry, str | bytes) for entry in jax.tree.leaves(value)):
             raise TypeError("text")
-        result = jnp.asarray(value)
+        result = jnp.asarray(native(value))
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be an array of numbers, not {type(value).__name__}.") from error
     if jnp.issubdtype(result.dtype, jnp.complexfloating):

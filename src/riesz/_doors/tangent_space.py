@@ -43,6 +43,7 @@ def tangent_space(
     _check.kind("filter", filter, AbstractFilter, "a filter, such as riesz.Floor(1e-8)")
     solver = as_solver(factorisation)
     check_filter(solver, filter)
+    theta = _check.native(theta)
     check_problem(loss, D, theta, key)
     if W.drawn and key is None:
         raise ValueError("key must be given, such as jax.random.key(0): W draws its points.")

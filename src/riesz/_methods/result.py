@@ -28,8 +28,9 @@ class Result(enum.Enum):
         "filter, or a density that is finite everywhere."
     )
     RANK_COLLAPSE = (
-        "The tangent space had no direction above the filter's eps for five steps; lower eps, rescale the loss, "
-        "or choose another start."
+        "The tangent space had no direction above the filter's eps for five steps; lower eps, rescale the loss, choose "
+        "another start, or see whether the operator's values depend on the parameters: under a Laplacian, those of a "
+        "relu network do not."
     )
 
     def __str__(self) -> str:

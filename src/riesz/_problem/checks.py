@@ -7,13 +7,17 @@ import jax.numpy as jnp
 
 from .. import _check
 from .._types import Parametrisation
-from .features import image
+from .dependence import may_depend_on_first
+from .features import Whole, image
 from .integral import AbstractLoss, AbstractTerm, takes_data
 from .measures import Points
 
 
-def check_term(where: str, term: AbstractTerm, over: Points, D: Parametrisation, theta: jax.Array) -> None:
-    """Refuse a term, the shapes of its points and a model that do not fit together."""
+def check_term(where: str, term: AbstractTerm, over: Points, D: Parametrisation, theta: jax.Array) -> bool:
+    """Refuse a term, the shapes of its points and a model that do not fit together.
+
+    **Returns:** whether the operator leaves anything of the parameters: False where v depends on them and A v does not.
+    """
     for part, array in (("points", over.x), ("weights", over.weights)):
         if array.dtype != theta.dtype:
             raise TypeError(
@@ -21,7 +25,10 @@ def check_term(where: str, term: AbstractTerm, over: Points, D: Parametrisation,
             )
     point, *rest = (jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (over.x, over.data) if a is not None)
     with _check.explained(f"D and operator must accept the points of {where}, but fail at shape {point.shape}"):
-        z = jax.eval_shape(lambda theta, x: image(term.operator, D(theta), x[None])[0], theta, point)
+        values = jax.make_jaxpr(lambda theta, x: image(term.operator, D(theta), x[None]), return_shape=True)
+        program, z = values(theta, point)
+    if hasattr(z, "shape"):
+        z = jax.ShapeDtypeStruct(z.shape[1:], z.dtype)
     if not hasattr(z, "shape") or not jnp.issubdtype(z.dtype, jnp.floating):
         raise TypeError(f"D must give functions with real values: in {where}, (A v)(x) is {_check.shown(z)}.")
     if z.dtype != theta.dtype:
@@ -32,10 +39,16 @@ def check_term(where: str, term: AbstractTerm, over: Points, D: Parametrisation,
         out = jax.eval_shape(term.density, z, *data)
     if getattr(out, "shape", None) != () or not jnp.issubdtype(out.dtype, jnp.floating):
         raise ValueError(f"density must return a real scalar, but in {where} it returns {_check.shown(out)}.")
+    if may_depend_on_first(program) or isinstance(term.operator, Whole):
+        return True
+    return not may_depend_on_first(jax.make_jaxpr(lambda theta, x: D(theta)(x))(theta, point))
 
 
-def check_problem(loss: Any, D: Any, theta: Any, key: Any) -> None:
-    """Refuse a loss, a parametrisation and a start that do not fit together, before anything is compiled."""
+def check_problem(loss: Any, D: Any, theta: Any, key: Any) -> tuple[str, ...]:
+    """Refuse a loss, a parametrisation and a start that do not fit together, before anything is compiled.
+
+    **Returns:** the names of the terms whose operator leaves nothing of the parameters.
+    """
     _check.kind("loss", loss, AbstractLoss, "a loss, such as riesz.least_squares(over)")
     _check.function("D", D)
     if not hasattr(theta, "dtype") or theta.ndim != 1 or not jnp.issubdtype(theta.dtype, jnp.floating):
@@ -56,5 +69,6 @@ def check_problem(loss: Any, D: Any, theta: Any, key: Any) -> None:
     # Measures that follow the tangent space evaluate the model where they draw from.
     with _check.explained("D and operator must accept the points that the loss draws from, but they fail"):
         sample = jax.eval_shape(lambda: loss.draw(key, D, theta))
-    for index, (term, over) in enumerate(zip(loss.terms, sample, strict=True)):
-        check_term(f"term {index} of the loss" if len(loss.terms) > 1 else "the loss", term, over, D, theta)
+    names = [f"term {index} of the loss" for index in range(len(loss.terms))] if len(loss.terms) > 1 else ["the loss"]
+    parts = zip(names, loss.terms, sample, strict=True)
+    return tuple(name for name, term, over in parts if not check_term(name, term, over, D, theta))

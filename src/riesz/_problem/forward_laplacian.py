@@ -6,10 +6,11 @@ slopes of y are $f'(u) s_i$ and its Laplacian is
 $$f'(u)\, l + \sum_i f''(u)[s_i, s_i].$$
 
 Two facts make this cheap where one nested JVP per dimension is not. The sum vanishes where f is linear. Where f acts
-entry by entry, as activations do, it is $f''(u) \sum_i s_i^2$: a whole chain of such steps is differentiated as a
-function of one variable, whatever the dimension. In the first layer of a network, whose slopes are its weights, that
-sum of squares is the same for all points. Every other step takes the nested JVPs of that step alone, so that any
-function is served.
+entry by entry on real numbers, as activations do, the sum is $f''(u) \sum_i s_i^2$: a whole chain of such steps is
+differentiated as a function of one real variable, whatever the dimension. In the first layer of a network, whose slopes
+are its weights, that sum of squares is the same for all points. Every other step takes the nested JVPs of that step
+alone, so that any function is served. Steps on complex numbers are among them: the modulus, the conjugate and the real
+part have no derivative that is one complex number, so the formula with $f''(u)$ does not hold for them.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +22,10 @@ import jax.numpy as jnp
 from .programs import ENTRYWISE, INLINED, bind, inner, walk
 
 LINEAR = frozenset(
-    "add add_any broadcast_in_dim concatenate convert_element_type copy copy_p cumsum neg pad reduce_sum reshape "
-    "rev slice split squeeze sub transpose".split()
+    "add add_any broadcast_in_dim complex concatenate conj convert_element_type copy copy_p cumsum imag neg pad real "
+    "reduce_sum reshape rev slice split squeeze sub transpose".split()
 )
-"""Steps that are linear in all their arguments together."""
+"""Steps that are linear in all their arguments together; for complex arguments, linear over the real numbers."""
 
 LINEAR_IN_ONE = frozenset("dot_general mul".split())
 """Steps that are linear in each argument, so linear where only one depends on x."""
@@ -38,14 +39,17 @@ class Base(NamedTuple):
 
     slopes: jax.Array
     """The directional derivatives, the axis of directions first."""
-    bend: jax.Array | None
+    laplacian: jax.Array | None
     """The Laplacian, None where it is zero."""
     start: int | None = None
     """Where the slopes are the unit vectors from this coordinate on, as those of the point itself are, else None."""
 
 
 class Carried(NamedTuple):
-    """An array that depends on x: entry by entry a function of its base, with that function's derivatives."""
+    """An array that depends on x: entry by entry a function of its base, with that function's derivatives.
+
+    The entries of the base are real unless the array is the base itself. The array may be complex.
+    """
 
     value: jax.Array
     base: Base
@@ -59,11 +63,11 @@ def unfold(u: Carried) -> Base:
     """The slopes and the Laplacian of a function of the base, by the chain rule entry by entry."""
     if u.first is None:
         return u.base
-    bend = None if u.base.bend is None else u.first * u.base.bend
+    laplacian = None if u.base.laplacian is None else u.first * u.base.laplacian
     if u.second is not None:
         curved = u.second * jnp.sum(jnp.square(u.base.slopes), axis=0)
-        bend = curved if bend is None else bend + curved
-    return Base(u.first[None] * u.base.slopes, bend)
+        laplacian = curved if laplacian is None else laplacian + curved
+    return Base(u.first[None] * u.base.slopes, laplacian)
 
 
 def is_entrywise(steps: Any, shape: tuple[int, ...]) -> bool:
@@ -87,10 +91,10 @@ def is_linear(step: Any, active: list[int]) -> bool:
 
 
 def is_scalar_step(step: Any, arguments: Sequence[Carried]) -> bool:
-    """Whether a step acts entry by entry, on functions of one and the same base."""
-    shape = arguments[0].value.shape
-    alike = all(u.base is arguments[0].base and u.value.shape == shape for u in arguments)
-    if not alike or any(v.aval.shape != shape for v in step.outvars):
+    """Whether a step acts entry by entry, on functions of one and the same base, which is real."""
+    shape, base = arguments[0].value.shape, arguments[0].base
+    alike = all(u.base is base and u.value.shape == shape for u in arguments)
+    if not alike or jnp.iscomplexobj(base.slopes) or any(v.aval.shape != shape for v in step.outvars):
         return False
     if step.primitive.name == "custom_jvp_call":
         return is_entrywise(inner(step).jaxpr, shape)
@@ -98,21 +102,24 @@ def is_scalar_step(step: Any, arguments: Sequence[Carried]) -> bool:
 
 
 def derivatives(
-    f: Callable[..., Any], values: Sequence[Any], slopes: Sequence[Any], bends: Sequence[Any], linear: bool
+    f: Callable[..., Any], values: Sequence[Any], slopes: Sequence[Any], laplacians: Sequence[Any], linear: bool
 ) -> tuple[list[jax.Array], list[jax.Array | None]]:
-    """The slopes f'(u) s_i of every output of f, and f'(u) l + sum_i f''(u)[s_i, s_i]: None where that is zero."""
+    """The slopes f'(u) s_i and the Laplacian f'(u) l + sum_i f''(u)[s_i, s_i] of every output of f.
+
+    A Laplacian l that is None is zero. Those returned are None where f is linear and every l is None.
+    """
     values = tuple(values)
     push = lambda tangents: lambda *values: jax.jvp(f, values, tangents)[1]
     pushed = jax.vmap(lambda *s: push(s)(*values))(*slopes)
-    bent: list[jax.Array | None] = [None] * len(pushed)
-    if any(bend is not None for bend in bends):
-        filled = [jnp.zeros_like(u) if bend is None else bend for u, bend in zip(values, bends, strict=True)]
-        bent = push(tuple(filled))(*values)
+    found: list[jax.Array | None] = [None] * len(pushed)
+    if any(known is not None for known in laplacians):
+        filled = [jnp.zeros_like(u) if known is None else known for u, known in zip(values, laplacians, strict=True)]
+        found = push(tuple(filled))(*values)
     if not linear:
         curved = jax.vmap(lambda *s: jax.jvp(push(s), values, s)[1])(*slopes)
         curved = [jnp.sum(c, axis=0) for c in curved]
-        bent = [c if b is None else b + c for b, c in zip(bent, curved, strict=True)]
-    return pushed, bent
+        found = [c if known is None else known + c for known, c in zip(found, curved, strict=True)]
+    return pushed, found
 
 
 def columns(step: Any, arguments: list[Any], i: int) -> jax.Array | None:
@@ -159,17 +166,19 @@ def advance(step: Any, arguments: list[Any]) -> list[Any]:
         if (slopes := columns(step, arguments, *active)) is not None:
             return [Carried(outputs[0], Base(slopes, None))]
         start = joined(step, arguments, *active)
-    if is_scalar_step(step, carried):
-        base = carried[0].base
+    scalar = is_scalar_step(step, carried)
+    if scalar:
+        # In one real variable the slope is the first derivative, and the Laplacian is the second.
         firsts = [jnp.ones_like(u.value) if u.first is None else u.first for u in carried]
-        pushed, bent = derivatives(f, values, [first[None] for first in firsts], [u.second for u in carried], linear)
-        results = [Carried(outputs[i], base, p[0], b) for i, p, b in zip(smooth, pushed, bent, strict=True)]
+        given = [Base(first[None], u.second) for first, u in zip(firsts, carried, strict=True)]
     else:
-        bases = [unfold(u) for u in carried]
-        pushed, bent = derivatives(f, values, [b.slopes for b in bases], [b.bend for b in bases], linear)
-        results = [Carried(outputs[i], Base(p, b, start)) for i, p, b in zip(smooth, pushed, bent, strict=True)]
-    for i, result in zip(smooth, results, strict=True):
-        outputs[i] = result
+        given = [unfold(u) for u in carried]
+    found = derivatives(f, values, [u.slopes for u in given], [u.laplacian for u in given], linear)
+    for i, slopes, laplacian in zip(smooth, *found, strict=True):
+        if scalar:
+            outputs[i] = Carried(outputs[i], carried[0].base, slopes[0], laplacian)
+        else:
+            outputs[i] = Carried(outputs[i], Base(slopes, laplacian, start))
     return outputs
 
 
@@ -179,9 +188,9 @@ def forward_laplacian(v: Callable[[Any], Any], x: jax.Array) -> Any:
     directions = jnp.eye(x.size, dtype=x.dtype).reshape(x.size, *x.shape)
     outputs = walk(closed.jaxpr, closed.consts, [Carried(x, Base(directions, None, 0))], advance)
 
-    def bend(y: Any, shape: Any) -> jax.Array:
-        found = unfold(y).bend if isinstance(y, Carried) else None
+    def read(y: Any, shape: Any) -> jax.Array:
+        found = unfold(y).laplacian if isinstance(y, Carried) else None
         return jnp.zeros(shape.shape, shape.dtype) if found is None else found
 
     leaves, tree = jax.tree.flatten(shapes)
-    return jax.tree.unflatten(tree, [bend(y, shape) for y, shape in zip(outputs, leaves, strict=True)])
+    return jax.tree.unflatten(tree, [read(y, shape) for y, shape in zip(outputs, leaves, strict=True)])

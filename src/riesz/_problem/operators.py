@@ -1,4 +1,4 @@
-"""Operators: functions of functions, so that z_j = (A v)(x_j) depends on x_j alone and rows stay separable."""
+"""Operators: functions of functions, so that z_j = (A v)(x_j) depends on no other point than x_j."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ def derivative(v: Function) -> Function:
     """
 
     def slope(x: Any) -> Any:
-        x = jnp.asarray(x)
+        x = jnp.asarray(_check.native(x))
         if x.size != 1:
             raise ValueError(f"derivative takes scalar points, but a point has shape {x.shape}; use gradient.")
         return jax.jvp(v, (x,), (jnp.ones_like(x),))[1]
@@ -37,11 +37,10 @@ def derivative(v: Function) -> Function:
 
 
 def jacobian(v: Function, x: jax.Array) -> Callable[..., Any]:
-    """`jax.jacrev` or `jax.jacfwd`, whichever gives the Jacobian of v at x with the fewer passes.
+    """`jax.jacrev` or `jax.jacfwd`, whichever gives the Jacobian of v at x with fewer passes.
 
-    Rows need the short one. Those of a gradient in forward mode pull each of its n entries back through all n
-    directions, n - 1 of which carry zeros: n^2 passes. Those of a gradient in reverse mode share the one direction
-    that there is: n passes.
+    It matters for the rows. Those of a gradient in forward mode take n^2 passes: each of its n entries is pulled back
+    through all n directions, and n - 1 of these carry zeros. Those of a gradient in reverse mode take n.
     """
     program, values = jax.make_jaxpr(v, return_shape=True)(x)
     values = jax.tree.leaves(values)
@@ -87,7 +86,10 @@ def value_and_gradient(v: Function) -> Function:
 
 
 class Partial(eqx.Module):
-    """The partial derivative along these coordinates, one after the other; two of the same axes are equal."""
+    """The partial derivative along these coordinates, one after the other.
+
+    Two of them with the same axes are equal, so that the second one compiles nothing.
+    """
 
     axes: tuple[int, ...] = eqx.field(static=True)
 
@@ -97,7 +99,7 @@ class Partial(eqx.Module):
         return v
 
     def along(self, axis: int, v: Function) -> Function:
-        """The function d v / dx_axis."""
+        """The partial derivative of v along one coordinate."""
 
         def slope(x: Any) -> Any:
             x = _check.floating("x", x)

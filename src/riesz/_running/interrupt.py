@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish to stop: noted at once, honoured between chunks of steps, so that nothing is half done."""
+"""Ctrl-C as a wish to stop, noted at once and acted on between chunks of steps, so that no chunk is cut off."""
 
 import contextlib
 import signal
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class _Note:
-    """A handler of signals that notes the first Ctrl-C; the second one raises KeyboardInterrupt, as it always does."""
+    """A signal handler that notes the first Ctrl-C; the second one raises KeyboardInterrupt, as Python does."""
 
     def __init__(self) -> None:
         self.wish = threading.Event()
@@ -23,9 +23,9 @@ class _Note:
 def wish_to_stop() -> Iterator[threading.Event]:
     """An event that the first Ctrl-C sets; the second one raises KeyboardInterrupt.
 
-    Within another `wish_to_stop` it is the outer one's event, so that a wish noted while the last chunk of a run
-    ends is still there for those who run many. Only the main thread can listen to signals; elsewhere, and where
-    signals are handled by someone else's own handler, the event is never set and Ctrl-C keeps its meaning.
+    Within another `wish_to_stop` it is the outer one's event: a wish that is noted while one run ends still stops a
+    loop over several runs. Only the main thread can handle signals. In other threads, and where a handler other than
+    Python's own is set, the event is never set and Ctrl-C keeps its meaning.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread():

@@ -50,6 +50,18 @@ def check_start(theta: Any, ndim: int, name: str) -> jax.Array:
     return theta
 
 
+def _check_dependence(loss: AbstractLoss, idle: tuple[str, ...]) -> None:
+    """Refuse a loss that does not depend on theta, and warn where only the terms named in `idle` do not."""
+    why = (
+        "the operator's values do not depend on the parameters: an activation with zero second derivative, such as "
+        "relu, under a Laplacian does this; take a smooth one, such as tanh."
+    )
+    if len(idle) == len(loss.terms):
+        raise ValueError(f"loss must depend on theta, but {why}")
+    if idle:
+        warnings.warn(f"In {' and '.join(idle)} {why}", stacklevel=4)
+
+
 def _check_metrics(metrics: Any, theta: jax.Array) -> dict[str, Callable[[Any], Any]]:
     if metrics is None:
         return {}
@@ -66,6 +78,8 @@ def _check_metrics(metrics: Any, theta: jax.Array) -> dict[str, Callable[[Any], 
             value = jax.eval_shape(f, theta)
         if getattr(value, "shape", None) != ():
             raise ValueError(f"metrics[{name!r}] must return a scalar, but it returns {_check.shown(value)}.")
+        if not any(jnp.issubdtype(value.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
+            raise TypeError(f"metrics[{name!r}] must return a real number, but its dtype is {value.dtype}.")
     return dict(metrics)
 
 
@@ -187,7 +201,7 @@ def prepare(
     if method is not None and not isinstance(method, str):
         _check.kind("method", method, AbstractMethod, "a method, such as riesz.nhb(), or its name")
     chosen = auto() if method is None else as_method(method)
-    check_problem(loss, D, theta, key)
+    _check_dependence(loss, check_problem(loss, D, theta, key))
     if isinstance(chosen, AbstractScheme):
         _check_choices(chosen.choices, theta)
     _check_inner_products(chosen, loss, D, theta, key)

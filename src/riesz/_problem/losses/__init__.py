@@ -1,4 +1,4 @@
-"""The named losses: each a few lines on `Integral`."""
+"""The named losses, each of them an `Integral` or a sum of two."""
 
 from ._classification import logistic as logistic
 from ._classification import softmax as softmax

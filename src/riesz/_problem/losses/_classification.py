@@ -38,7 +38,7 @@ def logistic(over: AbstractMeasure) -> Integral:
 
 
 class Softmax(eqx.Module):
-    """log sum_k exp(z_k) - z_y."""
+    """The density log sum_k exp(z_k) - z_y of logits z and a label y."""
 
     classes: int = eqx.field(static=True)
     """The fewest classes that the labels need."""
@@ -47,12 +47,12 @@ class Softmax(eqx.Module):
         label = jnp.asarray(present("softmax", data))
         if label.size != 1 or not jnp.issubdtype(label.dtype, jnp.integer):
             raise _check.Mismatch(
-                "data must be one whole-number label a point for softmax, "
+                "data must be one whole-number label per point for softmax, "
                 f"but a point has shape {label.shape} and dtype {label.dtype}."
             )
         if z.ndim != 1 or z.size < max(self.classes, 2):
             raise _check.Mismatch(
-                f"D must give a vector of one logit a class for softmax, at least {max(self.classes, 2)}, "
+                f"D must give a vector of one logit per class for softmax, at least {max(self.classes, 2)}, "
                 f"but values are {z.shape}."
             )
         # A label that nobody could check gives NaN where it is out of range, and not the nearest class.
@@ -62,8 +62,8 @@ class Softmax(eqx.Module):
 def softmax(over: AbstractMeasure) -> Integral:
     r"""Cross-entropy of several classes on logits, $\int \log \sum_k e^{v_k(x)} - v_y(x) \, d\mu$.
 
-    The model has values in R^K, one logit a class. Adding one number to all of them changes nothing, and the Hessian
-    is singular in that direction; every filter copes.
+    The model has values in R^K, one logit per class. Adding one number to all of them changes nothing, so the Hessian
+    is singular in that direction; every filter allows for that.
 
     **Arguments:**
 

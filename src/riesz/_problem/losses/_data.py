@@ -1,4 +1,4 @@
-"""What losses ask of their data: that they are there, that they fit the model, that their values make sense."""
+"""Checks of the data of a loss: that they are there, that they fit the model, that their values make sense."""
 
 from typing import Any
 
@@ -21,14 +21,14 @@ def matched(loss: str, z: jax.Array, data: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def present(loss: str, data: Any) -> Any:
-    """The data, returned unchanged."""
+    """The data, returned unchanged; their absence is an error."""
     if data is None:
         raise _check.Mismatch(f"over must carry data for {loss}, such as riesz.points(x, data=y).")
     return data
 
 
 def known(over: AbstractMeasure) -> np.ndarray | None:
-    """All the data that a measure can ever give, where they are there to be checked."""
+    """All the data that a measure can ever give; None where they cannot be seen before the run."""
     fixed = getattr(over, "points", getattr(over, "pool", over))  # of mini-batches, of Christoffel points
     if not isinstance(fixed, Points) or fixed.data is None or _check.is_traced(fixed.data):
         return None

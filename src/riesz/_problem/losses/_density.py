@@ -1,4 +1,4 @@
-"""Density estimation: from samples of a law, its density with respect to a reference measure."""
+"""Density estimation: the density of a law with respect to a reference measure, from samples of the law."""
 
 import jax
 import jax.numpy as jnp

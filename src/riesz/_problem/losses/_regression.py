@@ -33,7 +33,7 @@ def least_squares(over: AbstractMeasure) -> Integral:
 
 
 class Huber(eqx.Module):
-    """r^2/2 where |r| <= delta, else delta (|r| - delta/2); with r = z - data."""
+    """The density of r = z - data that is r^2/2 where |r| <= delta, else delta (|r| - delta/2)."""
 
     delta: jax.Array
 
@@ -49,13 +49,13 @@ def huber(over: AbstractMeasure, delta: Any = 1.0) -> Integral:
 
     $$h(r) = \tfrac12 r^2 \text{ where } |r| \le \delta, \quad \delta\, (|r| - \tfrac12 \delta) \text{ elsewhere.}$$
 
-    Its Hessian is zero at points with large errors: they have no say in the Gauss-Newton metric, and where all errors
-    are large there is no metric. Start from a least-squares fit, or take `pseudo_huber`, or `W=riesz.L2()`.
+    Its Hessian is zero at points with large errors: these add nothing to the Gauss-Newton metric, and where all errors
+    are large the metric is zero. Start from a least-squares fit, or take `pseudo_huber`, or `W=riesz.L2()`.
 
     **Arguments:**
 
     - `over`: a measure with data y, of the shape of the model's values; vectors are summed entry by entry.
-    - `delta`: the error from which on the loss grows linearly.
+    - `delta`: the error beyond which the loss grows linearly.
 
     ```python
     loss = riesz.huber(riesz.points(x, data=y), delta=0.1)
@@ -65,7 +65,7 @@ def huber(over: AbstractMeasure, delta: Any = 1.0) -> Integral:
 
 
 class PseudoHuber(eqx.Module):
-    """delta^2 (sqrt(1 + (r/delta)^2) - 1), with r = z - data."""
+    """The density delta^2 (sqrt(1 + (r/delta)^2) - 1) of r = z - data."""
 
     delta: jax.Array
 
@@ -82,7 +82,7 @@ def pseudo_huber(over: AbstractMeasure, delta: Any = 1.0) -> Integral:
     **Arguments:**
 
     - `over`: a measure with data y, of the shape of the model's values; vectors are summed entry by entry.
-    - `delta`: the error at which squares turn into moduli.
+    - `delta`: the error around which the loss turns from a square into a modulus.
 
     ```python
     loss = riesz.pseudo_huber(riesz.points(x, data=y), delta=0.1)
@@ -121,7 +121,7 @@ def _sobolev(z: jax.Array, data: Any) -> jax.Array:
 
 
 def _row(a: jax.Array) -> jax.Array:
-    """One value with its gradient, whether or not an axis of length 1 says that it is one."""
+    """One value with its gradient, without the axis of length 1 that a model with one value may put in front."""
     return a[0] if a.ndim == 2 and a.shape[0] == 1 else a
 
 

@@ -13,7 +13,7 @@ from ..measures import AbstractMeasure
 
 
 class Residual(eqx.Module):
-    """The operator v -> A v - f."""
+    """The operator that takes v to A v - f."""
 
     operator: Operator
     source: Any
@@ -38,7 +38,7 @@ def _half_square(z: jax.Array) -> jax.Array:
 def residual(operator: Operator, source: Any, over: AbstractMeasure) -> Integral:
     r"""The residual of an equation $A v = f$, $\frac12 \int |(A v)(x) - f(x)|^2 \, d\mu$.
 
-    The source is evaluated where the points are, so that it serves drawn points too.
+    The source is evaluated at the points of each step, so points may be drawn.
 
     **Arguments:**
 
@@ -52,6 +52,5 @@ def residual(operator: Operator, source: Any, over: AbstractMeasure) -> Integral
     """
     _check.function("operator", operator)
     if not callable(source):
-        _check.number("source", source)
-        source = jnp.asarray(source)
+        source = _check.array("source", _check.number("source", source))
     return Integral(_half_square, over, Residual(operator, source))

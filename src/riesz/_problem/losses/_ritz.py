@@ -56,10 +56,10 @@ def _energy(z: jax.Array, data: Any) -> jax.Array:
 def ritz(a: Any, f: Any, over: AbstractMeasure) -> Integral:
     r"""The Ritz energy of $-\nabla\cdot(a \nabla u) = f$, $\int \frac12 a |\nabla v|^2 - f v \, d\mu$.
 
-    Among all functions with the same values on the boundary, the solution has the lowest energy; let the model satisfy
-    them by `riesz.hard_boundary`. On a part of the boundary where the model is free, the flux becomes zero. The
-    Hessian is the stiffness matrix, $\int a\, \nabla f \cdot \nabla g$. Excess energy is half the squared error in that
-    norm, and the energy itself is negative at the solution.
+    Among all functions with the same values on the boundary, the solution has the lowest energy; `riesz.hard_boundary`
+    gives the model these values. On a part of the boundary where the model is free, the flux becomes zero. The Hessian
+    is the stiffness matrix, $\int a\, \nabla f \cdot \nabla g$. The energy of v, less that of the solution, is half the
+    squared error in that norm. With zero values on the boundary, the energy of the solution is not positive.
 
     **Arguments:**
 
@@ -87,7 +87,7 @@ def ritz(a: Any, f: Any, over: AbstractMeasure) -> Integral:
 
 
 def _positive(over: Points) -> Points:
-    """Refuse sources that are not finite and coefficients that are not positive, where they can be seen."""
+    """The points, returned unchanged; sources that are not finite and coefficients that are not positive are errors."""
     data = over.data
     if data is not None and not _check.is_traced(data):
         _check.finite_rows("f", data[:, :1])

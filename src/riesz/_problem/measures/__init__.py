@@ -1,4 +1,4 @@
-"""Measures mu_m = sum_j w_j delta_{x_j}: points, weights and per-point data, fixed or drawn anew each step."""
+"""Measures mu_m = sum_j w_j delta_{x_j}: points with weights and data, fixed or drawn anew each step."""
 
 from ._base import AbstractMeasure as AbstractMeasure
 from ._boundary import boundary as boundary

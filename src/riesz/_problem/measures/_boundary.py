@@ -76,7 +76,7 @@ def monte_carlo_boundary(low: Any, high: Any, n: int) -> MonteCarlo:
     **Arguments:**
 
     - `low`, `high`: the corners; numbers give scalar points, sequences vector points.
-    - `n`: the number of points of a step, on all faces together.
+    - `n`: the number of points per step, on all faces together.
 
     ```python
     sides = riesz.monte_carlo_boundary((0, 0), (1, 1), 100)

@@ -64,7 +64,7 @@ def monte_carlo(low: Any, high: Any, n: int) -> MonteCarlo:
     **Arguments:**
 
     - `low`, `high`: the corners; numbers give scalar points, sequences vector points.
-    - `n`: the number of points of a step.
+    - `n`: the number of points per step.
 
     ```python
     loss = riesz.residual(riesz.laplacian, source, riesz.monte_carlo((0, 0), (1, 1), 500))

@@ -40,26 +40,26 @@ class Christoffel(AbstractMeasure):
         psi = (jnp.sqrt(weights)[:, None, None] * rows).reshape(m * p, d)
         leverage = jnp.sum(QRSVD()(Stored(psi)).leverage(self.cutoff).reshape(m, p), axis=1)
         total = jnp.sum(leverage)
-        # No tangent space to follow (no parameters, no rows but zeros, rows that overflow): every point by its weight.
+        # Without parameters, and where all rows are zero or some overflow, points are drawn by their weights.
         leading = jnp.where(total > 0, leverage / total, even)
         return self.uniform * even + (1 - self.uniform) * leading
 
 
 def christoffel(pool: Points, n: int, uniform: Any = 0.1, cutoff: Any = 1e-8) -> Christoffel:
-    r"""Points drawn each step where the current tangent space needs them, with the weights that undo it.
+    r"""Points drawn each step where the current tangent space needs them, with weights that keep integrals unbiased.
 
     With $k_j = w_j \sum_i |\varphi_i(x_j)|^2$ for an orthonormal basis $\varphi_i$ of the tangent space on the pool,
     point j is drawn with replacement and the probability
     $p_j = (1 - u)\, k_j / \sum_i k_i + u\, w_j / \sum_i w_i$, and has the weight $w_j / (n p_j)$. The loss and the Gram
     matrix are unbiased, and of the order of d log d points keep the Gram matrix of d parameters well conditioned,
-    however local the tangent functions are. A step pays for the rows on the whole pool and one factorisation of them.
+    however local the tangent functions are. Each step computes the rows on the whole pool and factorises them once.
 
     **Arguments:**
 
-    - `pool`: fixed points, such as a fine grid; their data travel along.
-    - `n`: the number of points of a step.
+    - `pool`: fixed points, such as a fine grid; drawn points keep their data.
+    - `n`: the number of points per step.
     - `uniform`: u, the share of points drawn by their weights alone. It bounds every new weight by the pool's mass
-      divided by u n, so that the loss stays well integrated also where the tangent space has nothing to say.
+      divided by u n, so that the loss is well integrated also where all tangent functions are small.
     - `cutoff`: tangent directions shorter than this share of the longest one are left out of the basis.
 
     ```python

@@ -1,4 +1,4 @@
-"""Points drawn from any law, with the weights that undo it."""
+"""Points drawn from any law, with weights that make up for it."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -31,17 +31,17 @@ class Importance(AbstractMeasure):
 def importance(
     propose: Callable[..., Any], density: Callable[..., Any], n: int, target: Callable[..., Any] | None = None
 ) -> Importance:
-    r"""Points drawn each step from a law of your choice, with the weights $f(x_j) / (n\, q(x_j))$ that undo it.
+    r"""Points drawn each step from a law of your choice, with the weights $f(x_j) / (n\, q(x_j))$.
 
-    They integrate f(x) dx without bias, wherever q is positive. Choose q large where the integrand is, and nowhere much
-    smaller than f: weights grow like f/q.
+    They integrate f(x) dx without bias if q is positive wherever f is. Choose q large where the integrand is large, and
+    nowhere much smaller than f, because the weights are proportional to f/q.
 
     **Arguments:**
 
     - `propose`: the sampler, a function (key, n) -> n independent points along the first axis.
     - `density`: q, the normalised density of their law, a function of one point; it must be positive where points
       can fall.
-    - `n`: the number of points of a step.
+    - `n`: the number of points per step.
     - `target`: f, a function of one point that is not negative; 1 by default, so that the measure is dx.
 
     ```python

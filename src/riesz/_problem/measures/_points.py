@@ -12,7 +12,7 @@ from ._base import AbstractMeasure
 
 
 class Points(AbstractMeasure):
-    """mu_m = sum_j w_j delta_{x_j}, with data_j attached to x_j."""
+    """The measure mu_m = sum_j w_j delta_{x_j}, with data_j attached to x_j."""
 
     x: jax.Array
     weights: jax.Array
@@ -20,11 +20,11 @@ class Points(AbstractMeasure):
     drawn: ClassVar[bool] = False
 
     def draw(self, key: Any = None, features: Callable[[Any], Any] | None = None) -> "Points":
-        """These very points, every time."""
+        """The same points every time."""
         return self
 
     def take(self, chosen: jax.Array) -> "Points":
-        """The points with given numbers, their weights and data."""
+        """The points with the given indices, their weights and data."""
         return jax.tree.map(lambda array: array[chosen], self)
 
     def __rmul__(self, factor: Any) -> "Points":

@@ -37,7 +37,7 @@ class Product(AbstractMeasure):
     drawn: ClassVar[bool] = True
 
     def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
-        """The product of one draw of each; tangent rows live on the product, so neither factor sees them."""
+        """The product of one draw of each; neither factor gets tangent rows, which need points of the product."""
         first, second = jax.random.split(key)
         return cross(self.a.draw(first), self.b.draw(second))
 
@@ -55,8 +55,8 @@ def _look(name: str, measure: Any) -> Points:
 def product(a: AbstractMeasure, b: AbstractMeasure) -> Points | Product:
     r"""The product measure $a \otimes b$: every pair of points, with the product of their weights.
 
-    It is fixed where both factors are, else drawn anew each step. n points times k points are n k points. Data
-    travel along from the factor that carries them. For Christoffel points on a product, take
+    It is fixed where both factors are, else drawn anew each step. n points times k points are n k points. The
+    product has the data of the factor that carries them. For Christoffel points on a product, take
     `riesz.christoffel(riesz.product(a, b), n)`.
 
     **Arguments:**

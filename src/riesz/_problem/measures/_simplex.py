@@ -21,12 +21,12 @@ class Simplex(AbstractDomain):
 
     @property
     def dimension(self) -> int:
-        """k."""
+        """The dimension k of the simplex, which may be lower than that of the space."""
         return self.vertices.shape[0] - 1
 
     @property
     def heights(self) -> jax.Array:
-        """How far each vertex is from the flat through those before it: their product is k! volumes."""
+        """The distance of each vertex from the flat through those before it; their product is k! times the volume."""
         rows = self.vertices.reshape(self.dimension + 1, -1)
         return jnp.abs(jnp.diagonal(jnp.linalg.qr((rows[1:] - rows[:1]).T, mode="r")))
 
@@ -36,7 +36,7 @@ class Simplex(AbstractDomain):
         return jnp.prod(self.heights) / math.factorial(self.dimension)
 
     def uniform(self, key: Any, n: int) -> jax.Array:
-        """Exponential variables divided by their sum are uniform barycentric coordinates."""
+        """Uniform points, whose barycentric coordinates are exponential variables divided by their sum."""
         exponential = jax.random.exponential(key, (n, self.dimension + 1), self.vertices.dtype)
         return self.at(exponential / jnp.sum(exponential, axis=1, keepdims=True))
 
@@ -92,7 +92,7 @@ def monte_carlo_simplex(vertices: Any, n: int) -> MonteCarlo:
     **Arguments:**
 
     - `vertices`: as for `riesz.simplex`.
-    - `n`: the number of points of a step.
+    - `n`: the number of points per step.
 
     ```python
     triangle = riesz.monte_carlo_simplex([(0, 0), (1, 0), (0, 1)], 500)

@@ -31,7 +31,7 @@ def sobol(low: Any, high: Any, n: int, seed: int = 0) -> Points:
 
     - `low`, `high`: the corners; numbers give scalar points, sequences vector points.
     - `n`: the number of points.
-    - `seed`: of the scrambling, a random change that keeps points evenly spread and off the corners.
+    - `seed`: the seed of the scrambling, a random change that keeps points evenly spread and off the corners.
 
     ```python
     over = riesz.sobol((0,) * 5, (1,) * 5, 1024)
@@ -59,13 +59,13 @@ class QuasiMonteCarlo(AbstractMeasure):
 def quasi_monte_carlo(low: Any, high: Any, n: int) -> QuasiMonteCarlo:
     """Sobol's points on a box, shifted at random each step, with weights that sum to the volume.
 
-    As unbiased as `riesz.monte_carlo`, with far less variance where functions are smooth. The shift is that of
-    Cranley and Patterson: one uniform vector for all points, modulo the box.
+    Integrals are unbiased, as with `riesz.monte_carlo`, and have far less variance where functions are smooth. The
+    shift is that of Cranley and Patterson: one uniform vector for all points, modulo the box.
 
     **Arguments:**
 
     - `low`, `high`: the corners; numbers give scalar points, sequences vector points.
-    - `n`: the number of points of a step; powers of two are best.
+    - `n`: the number of points per step; powers of two are best.
 
     ```python
     loss = riesz.residual(riesz.laplacian, source, riesz.quasi_monte_carlo((0, 0), (1, 1), 512))

@@ -1,4 +1,4 @@
-"""Fixed rules on boxes, one in every coordinate; they integrate dx, so that weights sum to the volume."""
+"""Fixed quadratures on boxes, products of a rule in every coordinate, with weights that sum to the volume."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -11,7 +11,7 @@ from ... import _check
 
 
 class AbstractBasis(eqx.Module):
-    """t -> (phi_1(t), ..., phi_size(t)), orthonormal in the mean over an interval."""
+    """The map from t to (phi_1(t), ..., phi_size(t)), functions that are orthonormal in the mean over an interval."""
 
     low: eqx.AbstractVar[jax.Array]
     high: eqx.AbstractVar[jax.Array]
@@ -42,7 +42,7 @@ class Legendre(AbstractBasis):
     **Arguments:**
 
     - `low`, `high`: the interval.
-    - `size`: how many polynomials.
+    - `size`: the number of polynomials.
 
     ```python
     D, theta0 = riesz.linear(riesz.Legendre(-1.0, 1.0, 8), size=8)
@@ -59,7 +59,7 @@ class Legendre(AbstractBasis):
         return jnp.arange(self.size)
 
     def __call__(self, t: Any) -> jax.Array:
-        """By the three-term recurrence (k + 1) P_{k+1} = (2k + 1) s P_k - k P_{k-1}, as a loop that compiles fast."""
+        """The values of all polynomials at t, by (k + 1) P_{k+1} = (2k + 1) s P_k - k P_{k-1}, in a loop."""
         s = (2 * t - self.low - self.high) / (self.high - self.low)
 
         def recur(pair: tuple[jax.Array, jax.Array], k: jax.Array) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
@@ -73,12 +73,12 @@ class Legendre(AbstractBasis):
 class Fourier(AbstractBasis):
     r"""Trigonometric functions on an interval, $1, \sqrt2 \cos s, \sqrt2 \sin s, \sqrt2 \cos 2s, \dots$
 
-    with $s = 2\pi (t - a)/(b - a)$: functions of period b - a, orthonormal in the mean over [a, b].
+    Here $s = 2\pi (t - a)/(b - a)$. The functions have period b - a and are orthonormal in the mean over [a, b].
 
     **Arguments:**
 
     - `low`, `high`: the interval, whose length is the period.
-    - `size`: how many functions; an odd number has a sine to every cosine.
+    - `size`: the number of functions; with an odd number every cosine has its sine.
 
     ```python
     D, theta0 = riesz.linear(riesz.Fourier(0.0, 1.0, 9), size=9)
@@ -95,7 +95,7 @@ class Fourier(AbstractBasis):
         return (jnp.arange(self.size) + 1) // 2
 
     def __call__(self, t: Any) -> jax.Array:
-        """The constant, then cosine and sine of every frequency in turn."""
+        """The values of all functions at t: the constant, then cosine and sine of every frequency in turn."""
         s = 2 * jnp.pi * (t - self.low) / (self.high - self.low)
         angles = s * jnp.arange(1, self.size // 2 + 1, dtype=s.dtype)
         pairs = jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=1).reshape(-1)

@@ -12,7 +12,7 @@ from ..._types import Function, Parametrisation, Vector
 
 
 class HardBoundary(eqx.Module):
-    """D(theta)(x) = lift(x) + bubble(x) inner(theta)(x)."""
+    """The parametrisation of the functions lift(x) + bubble(x) D(theta)(x), whose inner parametrisation is D."""
 
     D: Parametrisation
     bubble: Callable[[Any], Any]
@@ -20,7 +20,7 @@ class HardBoundary(eqx.Module):
     """A function or a number."""
 
     def params(self, theta: Vector) -> Any:
-        """Those of the inner parametrisation."""
+        """The parameters of D."""
         return self.D.params(theta)  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Function:
@@ -64,7 +64,7 @@ def hard_boundary(D: Parametrisation, bubble: Callable[[Any], Any], lift: Any = 
 
 
 class BoxBubble(eqx.Module):
-    """The product of the distances to the sides of a box; a side None is no side."""
+    """The product of the distances to the sides of a box; None stands for a side that is not there."""
 
     low: tuple[jax.Array | None, ...]
     high: tuple[jax.Array | None, ...]

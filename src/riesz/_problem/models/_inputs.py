@@ -1,4 +1,4 @@
-"""Fixed maps in front of a model: D(theta) o phi, with nothing in phi to fit."""
+"""Models behind a fixed map: x goes to D(theta)(phi(x)), and phi has no parameters."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,13 +12,13 @@ from ..._types import Function, Parametrisation, Vector
 
 
 class Composed(eqx.Module):
-    """theta -> D(theta) o inputs."""
+    """The parametrisation of the functions D(theta)(inputs(x))."""
 
     D: Parametrisation
     inputs: Callable[[Any], Any]
 
     def params(self, theta: Vector) -> Any:
-        """Those of D."""
+        """The parameters of D."""
         return self.D.params(theta)  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Function:
@@ -27,7 +27,7 @@ class Composed(eqx.Module):
 
 
 class FourierFeatures(eqx.Module):
-    """x -> (cos(B x), sin(B x))."""
+    """The map from x to (cos(B x), sin(B x)), where B is the matrix of frequencies."""
 
     frequencies: jax.Array
 
@@ -47,7 +47,7 @@ def fourier_features(D: Parametrisation, frequencies: Any) -> Composed:
     **Arguments:**
 
     - `D`: a parametrisation whose functions take points of 2m entries.
-    - `frequencies`: the matrix B of shape (m, n), most often random; n = 1 accepts scalar points. It stays as it is.
+    - `frequencies`: the matrix B of shape (m, n), most often random; n = 1 accepts scalar points. It is not fitted.
 
     **Returns:** the new parametrisation; theta is that of `D`.
 
@@ -65,7 +65,7 @@ def fourier_features(D: Parametrisation, frequencies: Any) -> Composed:
 
 
 class Circles(eqx.Module):
-    """x -> (cos(2 pi x_i / period_i), sin(2 pi x_i / period_i), x_j) with i the periodic dimensions, j the others."""
+    """The map from x to (cos(2 pi x_i / p_i), sin(2 pi x_i / p_i), x_j): i are the periodic dimensions, not j."""
 
     periods: jax.Array
     periodic: tuple[int, ...] = eqx.field(static=True)
@@ -83,7 +83,9 @@ class Circles(eqx.Module):
 
 
 def periodic(D: Parametrisation, period: Any) -> Composed:
-    r"""A periodic model, $x \mapsto D(\theta)(\cos\tfrac{2\pi x}{p}, \sin\tfrac{2\pi x}{p})$, with all its derivatives.
+    r"""A periodic model, $x \mapsto D(\theta)(\cos\tfrac{2\pi x}{p}, \sin\tfrac{2\pi x}{p})$.
+
+    All its derivatives are periodic too.
 
     **Arguments:**
 

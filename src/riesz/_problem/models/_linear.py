@@ -1,4 +1,4 @@
-"""Linear models: the manifold is a vector space, and its own tangent space everywhere."""
+"""Linear models, whose functions form a vector space that is its own tangent space at every point."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from ... import _check
 
 
 class Linear(eqx.Module):
-    """D(theta)(x) = sum_j theta_j psi_j(x)."""
+    """The parametrisation of the functions sum_j theta_j psi_j(x)."""
 
     features: Callable[[Any], Any]
 

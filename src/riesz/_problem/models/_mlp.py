@@ -34,7 +34,7 @@ INITIALISATIONS: dict[str, Callable[[int, int], tuple[float, float]]] = {
 
 
 class MLP(eqx.Module):
-    """x -> A_L s(... s(A_1 x + b_1) ...) + b_L, with scalars where a layer of size one begins or ends it."""
+    """The network A_L s(... s(A_1 x + b_1) ...) + b_L; one input may be a scalar, and one output is a scalar."""
 
     weights: tuple[jax.Array, ...]
     biases: tuple[jax.Array, ...]
@@ -56,8 +56,9 @@ def mlp(
 ) -> tuple[Any, jax.Array]:
     r"""A fully connected network, $D(\theta)(x) = A_L\,\sigma(\dots\sigma(A_1 x + b_1)\dots) + b_L$.
 
-    All weights and biases start standard normal, as in the paper; `init` names other starts, which keep the values of
-    deep networks of one size from layer to layer.
+    All weights and biases start standard normal, as in the paper. With the other choices of `init` the values of a deep
+    network have about the same size in every layer. Second derivatives need an activation that has them: those of a
+    network with `"relu"` or `"identity"` are zero.
 
     **Arguments:**
 

@@ -1,4 +1,4 @@
-"""Normalised densities: positive models with mass 1, whatever their parameters are."""
+"""Normalised densities: positive models that have mass 1 for all parameters."""
 
 from typing import Any
 
@@ -18,10 +18,11 @@ def _plain_log_mass(theta: Vector, D: Parametrisation, over: Points) -> jax.Arra
 
 @eqx.filter_custom_jvp
 def _log_mass(theta: Vector, D: Parametrisation, over: Points) -> jax.Array:
-    """log of the integral of exp(D(theta)); its derivative is one vector for all points of a loss.
+    """The logarithm of the integral of exp(D(theta)), with a derivative that is one vector for all points of a loss.
 
-    Rows are assembled by one pass of reverse mode a point. Left to itself, each pass would go back through all points
-    of `over`; here it meets a dot product with a vector that does not depend on the point, and is computed once.
+    Rows are assembled by one pass of reverse mode per point. Without a rule of its own for the derivative, each pass
+    would go back through all points of `over`. With it, each pass multiplies by a vector that does not depend on the
+    point and is computed once.
     """
     return _plain_log_mass(theta, D, over)
 
@@ -35,13 +36,13 @@ def _log_mass_jvp(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
 
 
 class Normalised(eqx.Module):
-    """theta -> exp(D(theta)) / its integral."""
+    """The parametrisation of the functions exp(D(theta)), divided by their integrals."""
 
     D: Parametrisation
     over: Points
 
     def params(self, theta: Vector) -> Any:
-        """Those of D."""
+        """The parameters of D."""
         return self.D.params(theta)  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Function:
@@ -58,7 +59,8 @@ def normalised(D: Parametrisation, over: Points) -> Normalised:
     r"""A positive model of mass 1, $x \mapsto e^{f(x)} / \int e^{f} \, d\nu$ with $f = D(\theta)$.
 
     Its tangent functions are $v\,(\psi_f - \int \psi_f\, v \, d\nu)$. The integral and its gradient are computed once
-    for all points of a loss. Adding a constant to f changes nothing; filters and `riesz.auto()` cope with that.
+    for all points of a loss. Adding a constant to f changes nothing, so the Gram matrix may be singular; filters and
+    `riesz.auto()` allow for that.
 
     **Arguments:**
 

@@ -13,18 +13,24 @@ from ..parametrise import Layout, ravel
 from ._basis import AbstractBasis
 
 SMOOTHNESS = 0.3
-"""A start's share of one degree or frequency, in units of the one below: rough starts are stuck in many dimensions."""
+"""The size of a start's entries of one degree or frequency, relative to the one below.
+
+Where high degrees start as large as low ones, runs in many dimensions do not get away from their start.
+"""
 
 
 class TensorTrain(eqx.Module):
-    """D(theta)(x) = A_1(x_1) ... A_n(x_n) with A_i(t) = sum_k phi_k(t) C_i[:, k, :], theta the cores C_i in a row."""
+    """The parametrisation of the functions A_1(x_1) ... A_n(x_n), where A_i(t) = sum_k phi_k(t) C_i[:, k, :].
+
+    The parameters are the entries of the cores C_i, one core after another.
+    """
 
     bases: tuple[AbstractBasis, ...]
     layout: Layout
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """r_1, ..., r_{n-1}."""
+        """The ranks r_1, ..., r_{n-1} between neighbouring dimensions."""
         return tuple(shape[2] for shape in self.layout.shapes[:-1])
 
     def params(self, theta: Vector) -> tuple[jax.Array, ...]:
@@ -73,9 +79,9 @@ def tensor_train(
     r"""A functional tensor train, $D(\theta)(x) = A_1(x_1) \cdots A_n(x_n)$.
 
     $A_i(t) = \sum_k \phi^i_k(t)\, C_i[:, k, :]$ is a matrix of functions of one variable, and theta holds the cores
-    $C_i \in \mathbb{R}^{r_{i-1} \times K_i \times r_i}$ one after another. Matrices put between two cores and taken out
-    again leave the function as it is, so its tangent system never has full rank. `riesz.Truncation(D)` is a retraction
-    that does not see this freedom.
+    $C_i \in \mathbb{R}^{r_{i-1} \times K_i \times r_i}$ one after another. An invertible matrix multiplied into one
+    core and its inverse into the next leave the function as it is, so its tangent system never has full rank.
+    `riesz.Truncation(D)` is a retraction that does not depend on this freedom.
 
     **Arguments:**
 
