@@ -4,7 +4,7 @@ A walk carries something else than plain arrays through the steps: derivatives i
 knows better rules for the steps that matter and leaves every other one to JAX, so that any function is served.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax.extend.core as jex
@@ -50,12 +50,22 @@ def walk(
     return [read(v) for v in program.outvars]
 
 
+def called(equation: Any) -> Iterator[Any]:
+    """The programs that an equation calls: jitted functions, branches, bodies of loops; closed where JAX does."""
+    for value in equation.params.values():
+        for part in value if isinstance(value, tuple | list) else (value,):
+            if hasattr(part, "eqns"):
+                yield part
+
+
+def equations(program: Any) -> Iterator[Any]:
+    """Every equation of a traced program, each followed by those of the programs that it calls."""
+    for equation in program.eqns:
+        yield equation
+        for part in called(equation):
+            yield from equations(part)
+
+
 def has_loop(program: Any) -> bool:
     """Whether a program, or one that it calls, has a loop of unknown length: those have no reverse mode."""
-
-    def calls_one(step: Any) -> bool:
-        parts = [part for value in step.params.values() for part in (value if isinstance(value, tuple) else (value,))]
-        programs = [getattr(part, "jaxpr", part) for part in parts]
-        return any(has_loop(program) for program in programs if hasattr(program, "eqns"))
-
-    return any(step.primitive.name == "while" or calls_one(step) for step in program.eqns)
+    return any(equation.primitive.name == "while" for equation in equations(program))
