@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import os
 import pathlib
 import zipfile
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from .._records.files import reason, replacing
+
 
 class StoreError(Exception):
     """A folder or a file that cannot be used, in a sentence that says so."""
@@ -19,20 +20,13 @@ class StoreError(Exception):
 
 @contextlib.contextmanager
 def aside(path: pathlib.Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes the place of `path` only when it is complete and on the disk."""
-    part = path.with_name(f".writing-{os.getpid()}-{path.name}")
+    """A file to write that takes the place of `path` only when it is whole; its folder is made if need be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(part, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
+        with replacing(path) as file:
+            yield file
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+        raise StoreError(f"{path} cannot be written: {reason(error)}.") from error
 
 
 @dataclass(frozen=True)
