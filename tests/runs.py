@@ -11,6 +11,8 @@ ERRORS = {
     "advection-diffusion": ("solution_mse", "residual_norm", "train_residual"),
     "reaction-diffusion": ("solution_mse", "residual_norm", "train_residual"),
 }
+SIZES = {"mackey-glass": 61, "extended-xor": 41, "advection-diffusion": 46, "reaction-diffusion": 48}
+"""The numbers of parameters."""
 
 
 def stored(
@@ -34,9 +36,7 @@ def stored(
         "accepted": np.full(steps, True),
         **{name: 2 * loss for name in ERRORS[problem]},
     }
-    theta = np.random.default_rng(seed).standard_normal(
-        {"extended-xor": 41, "advection-diffusion": 46}.get(problem, 48)
-    )
+    theta = np.random.default_rng(seed).standard_normal(SIZES[problem])
     reached = result == "TARGET_REACHED"
     # The target is what the last iterate of a run that reached it has just reached.
     settings = {"max_steps": 500, "target": {ERRORS[problem][0]: float(2 * loss[-1]) if reached else 0.0}}

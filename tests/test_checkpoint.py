@@ -1,11 +1,17 @@
 """Checkpoints: what goes on ends with the same bits; what is damaged or of another run is refused, in a sentence."""
 
+import builtins
+import contextlib
+import errno
+import functools
 import hashlib
 import io
 import json
 import logging
+import os
 import pathlib
 import shutil
+import stat
 import zipfile
 
 import jax
@@ -16,8 +22,10 @@ import pytest
 import killed
 import riesz
 from riesz import Result
-from riesz._records.archive import Damaged, pack, unpack, write
+from riesz._records.archive import Damaged, pack, unpack
 from riesz._records.checkpoint import Checkpoint, Keeper
+from riesz._records.files import replacing
+from riesz._records.fingerprint import program
 from riesz._running.prepare import Options, prepare
 from riesz._running.run import Run
 
@@ -127,12 +135,15 @@ def test_saves_as_often_as_asked(tmp_path):
     assert names() == [0, 1, 2, 4, 8, 16, 32, 64, 90]
 
 
+def full(path):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_a_full_disk_ends_no_run(tmp_path, monkeypatch, caplog):
     """Neither while it lasts nor at the end; what could be saved before is what the next call goes on from."""
-    full = lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
 
     def fill(steps, solution):
-        monkeypatch.setattr("riesz._records.checkpoint.write", full if steps >= 16 else write)
+        monkeypatch.setattr("riesz._records.checkpoint.replacing", full if steps >= 16 else replacing)
 
     with caplog.at_level(logging.ERROR, "riesz"):
         solution = fit(checkpoint=Checkpoint(tmp_path, steps=1, keep=9), callback=fill)
@@ -143,13 +154,99 @@ def test_a_full_disk_ends_no_run(tmp_path, monkeypatch, caplog):
     assert_same(fit(checkpoint=tmp_path), fit())
 
 
-def test_a_folder_that_cannot_be_written_to_is_an_error_at_the_start(tmp_path, monkeypatch):
-    def full(path, content):
-        raise OSError(28, "No space left on device")
+# ---------------------------------------------------------------------------------------------- file systems
 
-    monkeypatch.setattr("riesz._records.checkpoint.write", full)
-    with pytest.raises(OSError, match="No space left"):
+
+def refuse(monkeypatch, place, code, when=lambda *arguments: True):
+    """Let a function of the standard library fail as a file system would, for the arguments that are meant."""
+    owner, name = place
+    original = getattr(owner, name)
+
+    def refusing(*arguments, **options):
+        if when(*arguments):
+            raise OSError(code, os.strerror(code))
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, refusing)
+
+
+def read_only(monkeypatch, folder):
+    """Refuse what a disk that was mounted read-only refuses, also where the tests run as root."""
+    writes = lambda path, mode="r", *rest: str(path).startswith(str(folder)) and mode[0] in "wax"
+    refuse(monkeypatch, (builtins, "open"), errno.EROFS, writes)
+    for name in ("replace", "rename", "unlink", "mkdir"):
+        refuse(monkeypatch, (os, name), errno.EROFS, lambda path, *rest: str(path).startswith(str(folder)))
+
+
+def test_a_full_disk_at_the_start_is_an_error_in_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr("riesz._records.checkpoint.replacing", full)
+    with pytest.raises(riesz.CheckpointError) as caught:
         fit(checkpoint=tmp_path)
+    expected = f"checkpoint: {tmp_path} cannot be written to (No space left on device); give this run another folder."
+    assert str(caught.value) == expected
+
+
+def test_a_read_only_disk_at_the_start_is_an_error_in_a_sentence(saved, tmp_path, monkeypatch):
+    """For a new run, and for one that would go on."""
+    empty, begun = tmp_path / "empty", tmp_path / "begun"
+    empty.mkdir()
+    shutil.copytree(saved, begun)
+    read_only(monkeypatch, tmp_path)
+    for folder in (empty, begun):
+        with pytest.raises(
+            riesz.CheckpointError, match=r"cannot be written to \(Read-only file system\); give this run"
+        ):
+            fit(checkpoint=folder)
+    with pytest.raises(ValueError, match=r"checkpoint must be a folder that can be made.*Read-only file system\."):
+        fit(checkpoint=tmp_path / "new")
+
+
+def test_a_finished_run_on_a_read_only_disk_is_read_again(tmp_path, monkeypatch, caplog):
+    first = fit(checkpoint=tmp_path, log=tmp_path / "log.jsonl")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    read_only(monkeypatch, tmp_path)
+    with caplog.at_level(logging.WARNING, "riesz"):
+        assert_same(fit(checkpoint=tmp_path, log=tmp_path / "log.jsonl"), first)
+    assert caplog.text.count("(Read-only file system); the run") == 2
+    monkeypatch.undo()
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOTSUP])
+def test_a_file_system_without_locks_is_no_other_process(code, tmp_path, monkeypatch, caplog):
+    fcntl = pytest.importorskip("fcntl")
+    refuse(monkeypatch, (fcntl, "flock"), code)
+    with caplog.at_level(logging.WARNING, "riesz"):
+        assert_same(fit(checkpoint=tmp_path), fit())
+    assert f"{tmp_path} cannot be locked ({os.strerror(code)})" in caplog.text
+
+
+def test_a_folder_that_cannot_be_synchronised_keeps_its_checkpoints(tmp_path, monkeypatch, caplog):
+    """It is told once, however many checkpoints are saved."""
+    refuse(monkeypatch, (os, "fsync"), errno.EINVAL, lambda number: stat.S_ISDIR(os.fstat(number).st_mode))
+    with caplog.at_level(logging.WARNING, "riesz"):
+        fit(checkpoint=Checkpoint(tmp_path, steps=1))
+    assert [path.name[5:17] for path in sorted(tmp_path.glob("*.npz"))][-1] == "000000000090"
+    assert caplog.text.count("cannot be synchronised (Invalid argument)") == 1
+    assert "cannot be saved" not in caplog.text
+
+
+def test_a_file_that_cannot_be_synchronised_is_not_put_in_its_place(tmp_path, monkeypatch):
+    """What a quota refuses when the file is synchronised is lost; what a file system does not know how to do is not."""
+    path = tmp_path / "file"
+    for code, content in ((errno.EDQUOT, None), (errno.EINVAL, b"new")):
+        with monkeypatch.context() as patch:
+            refuse(patch, (os, "fsync"), code, lambda number: stat.S_ISREG(os.fstat(number).st_mode))
+            with contextlib.suppress(OSError), replacing(path) as file:
+                file.write(b"new")
+        assert (path.read_bytes() if path.exists() else None) == content
+        assert {found.name for found in tmp_path.iterdir()} <= {"file"}
+
+
+def test_a_lock_file_of_the_user_is_left_as_it_is(tmp_path):
+    (tmp_path / "lock").write_text("mine")
+    fit(checkpoint=tmp_path)
+    assert (tmp_path / "lock").read_text() == "mine"
 
 
 def test_numpy_opens_a_checkpoint(tmp_path):
@@ -157,9 +254,9 @@ def test_numpy_opens_a_checkpoint(tmp_path):
     with np.load(tmp_path / "step-000000000090.npz", allow_pickle=False) as file:
         np.testing.assert_array_equal(file["history/loss"], solution.history["loss"])
         manifest = json.loads(file["manifest.json"])
-    assert manifest["format"] == 1 and manifest["versions"]["jax"] == jax.__version__
+    assert manifest["format"] == 2 and manifest["versions"]["jax"] == jax.__version__
     assert manifest["arrays"]["theta"] == {"shape": [16], "dtype": "<f8"}
-    assert "HeavyBall" in manifest["identity"]["method"]
+    assert "HeavyBall" in manifest["fingerprint"]["method"]
 
 
 # ---------------------------------------------------------------------------------------------- another run
@@ -201,6 +298,94 @@ def test_a_function_inside_the_method_is_part_of_it(tmp_path):
     fit(riesz.nhb(beta=lambda k: 0.5 * k / k), max_steps=1, checkpoint=tmp_path)
     with pytest.raises(riesz.CheckpointError, match="another function inside the method"):
         fit(riesz.nhb(beta=lambda k: 0.4 * k / k), checkpoint=tmp_path)
+
+
+TABLE, OTHER = np.array([0.0, 1.0, 2.0, 1.0, 0.0]), np.array([50.0, 1.0, 2.0, 1.0, 0.0])
+PLACES = np.linspace(0.0, 1.0, 5)
+
+
+class Lookup:
+    """A function that is an object with a table."""
+
+    def __init__(self, table):
+        self.table, self.itself = table, self
+
+    def __call__(self, x):
+        return np.interp(x, PLACES, self.table)
+
+    def value(self, x):
+        return np.interp(x, PLACES, self.table)
+
+
+def called_back(function):
+    return lambda x: jax.pure_callback(function, jax.ShapeDtypeStruct((), float), x, vmap_method="expand_dims")
+
+
+HIDDEN = {
+    "a jitted function": lambda table: jax.jit(lambda x: jnp.interp(x, PLACES, table)),
+    "a jitted function in a jitted function": lambda table: jax.jit(lambda x: jax.jit(lambda y: y * table[0])(x)),
+    "a loop": lambda table: lambda x: jax.lax.fori_loop(0, 3, lambda k, y: y + jnp.asarray(table)[k], x),
+    "a branch": lambda table: lambda x: jax.lax.cond(x < 2, lambda y: y * jnp.asarray(table)[0], jnp.sin, x),
+    "a callback": lambda table: called_back(lambda x: np.interp(x, PLACES, table)),
+    "a partial callback": lambda table: called_back(functools.partial(np.interp, xp=PLACES, fp=table)),
+    "an object that is called back": lambda table: called_back(Lookup(table)),
+    "a method that is called back": lambda table: called_back(Lookup(table).value),
+    "a default of a callback": lambda table: called_back(lambda x, table=table: np.interp(x, PLACES, table)),
+}
+
+
+@pytest.mark.parametrize("place", HIDDEN)
+def test_data_is_seen_wherever_it_sits(place, tmp_path):
+    """Other data is refused; a copy of the same data goes on."""
+
+    def solve(table, **choices):
+        loss = riesz.residual(riesz.identity, HIDDEN[place](table), riesz.grid(0.0, 1.0, 20))
+        return fit("gd", loss, jnp.zeros(2), lambda theta: lambda x: theta[0] + theta[1] * x, **choices)
+
+    solve(TABLE, max_steps=1, checkpoint=tmp_path)
+    with pytest.raises(riesz.CheckpointError, match="another loss, data or parametrisation"):
+        solve(OTHER, checkpoint=tmp_path)
+    assert_same(solve(TABLE.copy(), max_steps=3, checkpoint=tmp_path), solve(TABLE, max_steps=3))
+
+
+def test_a_table_in_a_jitted_momentum_is_seen(tmp_path):
+    beta = lambda table: riesz.nhb(beta=jax.jit(lambda k: jnp.asarray(table)[jnp.minimum(k, 4).astype(int)] / 100))
+    fit(beta(TABLE), max_steps=1, checkpoint=tmp_path)
+    with pytest.raises(riesz.CheckpointError, match="another function inside the method"):
+        fit(beta(OTHER), checkpoint=tmp_path)
+    assert fit(beta(TABLE), max_steps=3, checkpoint=tmp_path).steps == 3
+
+
+def global_lookup(x):
+    return np.interp(x, PLACES, TABLE)
+
+
+def test_a_table_of_the_module_is_seen_in_a_callback(monkeypatch):
+    before = program(called_back(global_lookup), 0.5)
+    assert program(called_back(global_lookup), 0.5) == before
+    monkeypatch.setitem(globals(), "TABLE", OTHER)
+    assert program(called_back(global_lookup), 0.5) != before
+
+
+def one_name(x):
+    return 2 * jnp.sin(x)
+
+
+def another_and_much_longer_name_of_the_same_function(x):
+    return 2 * jnp.sin(x)
+
+
+def test_names_of_functions_are_no_difference(tmp_path):
+    """Neither in the loss nor in the method, jitted or not, nor of rules of derivatives."""
+    twice = {}
+    for function in (one_name, another_and_much_longer_name_of_the_same_function):
+        custom = jax.custom_jvp(function)
+        custom.defjvp(lambda x, dx: (one_name(*x), 2 * jnp.cos(x[0]) * dx[0]))
+        source = lambda x, f=function, custom=custom: jax.jit(f)(x) + custom(x)
+        loss = riesz.residual(riesz.identity, source, riesz.grid(0.0, 1.0, 20))
+        method = riesz.nhb(beta=jax.jit(function))
+        twice[function] = fit(method, loss, max_steps=2 + len(twice), checkpoint=tmp_path).steps
+    assert list(twice.values()) == [2, 3]
 
 
 def test_another_key_is_refused(tmp_path):
@@ -351,10 +536,41 @@ def test_where_all_are_damaged_nothing_is_lost(saved, tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.glob("*.npz")} == before
 
 
-def test_leftovers_of_a_kill_are_not_checkpoints(saved, tmp_path):
+def test_leftovers_of_a_kill_are_not_checkpoints_and_go(saved, tmp_path):
     shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "step-000000000080.tmp").write_bytes(b"half")
+    (tmp_path / ".writing-123-step-000000000080.npz").write_bytes(b"half")
     assert_same(fit(checkpoint=tmp_path), fit())
+    assert not list(tmp_path.glob(".writing-*"))
+
+
+def test_a_damaged_newer_file_makes_no_good_one_disappear(saved, tmp_path):
+    """The checkpoint that was written last stays, though the damaged file has a later name and one is to be kept."""
+    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
+    newest = tmp_path / "step-000000000064.npz"
+    newest.write_bytes(newest.read_bytes()[:-10])
+    fit(max_steps=40, checkpoint=Checkpoint(tmp_path, keep=1))
+    assert {path.name[5:17] for path in tmp_path.glob("step-*.npz")} == {"000000000040", "000000000064"}
+    assert_same(fit(max_steps=40, checkpoint=tmp_path), fit(max_steps=40))
+    assert_same(fit(checkpoint=tmp_path), fit())
+
+
+def test_damaged_files_do_not_count_among_those_that_are_kept(saved, tmp_path):
+    """With two to be kept, one of them whole and older than the damaged one."""
+    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
+    newest = tmp_path / "step-000000000064.npz"
+    newest.write_bytes(b"nonsense")
+    fit(max_steps=40, checkpoint=Checkpoint(tmp_path, keep=2))
+    expected = {"000000000032", "000000000040", "000000000064"}
+    assert {path.name[5:17] for path in tmp_path.glob("step-*.npz")} == expected
+
+
+@pytest.mark.parametrize("name", ["step-best.npz", "step-7.npz", "step-0000000000064.npz", "step-000000000099.npz.bak"])
+def test_files_with_other_names_are_the_users(name, tmp_path):
+    """They are neither read nor deleted, and no checkpoint is deleted for them."""
+    (tmp_path / name).write_bytes(b"mine")
+    assert_same(fit(checkpoint=Checkpoint(tmp_path, keep=1)), fit())
+    assert {path.name for path in tmp_path.iterdir()} == {name, "lock", "step-000000000090.npz"}
+    assert (tmp_path / name).read_bytes() == b"mine"
 
 
 # ------------------------------------------------------------------------------ whole files with wrong contents
@@ -380,7 +596,7 @@ def lie(content, old, new):
 FORGERIES = {
     "no steps": lambda manifest, arrays: manifest.pop("steps"),
     "a list of versions": lambda manifest, arrays: manifest.update(versions=["jax"]),
-    "no identity": lambda manifest, arrays: manifest.update(identity=None),
+    "no fingerprint": lambda manifest, arrays: manifest.update(fingerprint=None),
     "fewer steps than none": lambda manifest, arrays: manifest.update(steps=-1),
     "steps are text": lambda manifest, arrays: manifest.update(steps="64"),
     "unknown result": lambda manifest, arrays: manifest.update(result="__class__"),
@@ -419,7 +635,7 @@ def test_objects_are_refused(tmp_path):
     path = tmp_path / "file.npz"
     with pytest.raises(ValueError, match="pickle"):
         pack({}, {"theta": np.array([object()])})
-    write(path, pack({}, {"theta": np.zeros(2)}))
+    path.write_bytes(pack({}, {"theta": np.zeros(2)}))
     path.write_bytes(lie(path.read_bytes(), b"'descr': '<f8'", b"'descr': '|O'  "[:14]))
     with pytest.raises(Damaged):
         unpack(path, 10**6)
@@ -464,16 +680,16 @@ def test_parsers_fail_in_words(content, tmp_path):
 
 def test_another_format_is_refused(saved, tmp_path):
     content = (saved / "step-000000000064.npz").read_bytes()
-    changed = rewritten(content, lambda manifest, arrays: manifest.update(format=2))
+    changed = rewritten(content, lambda manifest, arrays: manifest.update(format=1))
     (tmp_path / "step-000000000064.npz").write_bytes(changed)
-    with pytest.raises(riesz.CheckpointError, match="format 2, and this version reads format 1"):
+    with pytest.raises(riesz.CheckpointError, match="format 1, and this version reads format 2"):
         fit(checkpoint=tmp_path)
 
 
 def test_a_checkpoint_of_other_versions_says_so_when_it_differs(saved, tmp_path):
     def older(manifest, arrays):
         manifest["versions"]["jax"] = "0.1.2"
-        manifest["identity"]["loss, data or parametrisation"] = "0" * 64
+        manifest["fingerprint"]["loss, data or parametrisation"] = "0" * 64
 
     content = (saved / "step-000000000064.npz").read_bytes()
     (tmp_path / "step-000000000064.npz").write_bytes(rewritten(content, older))

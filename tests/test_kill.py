@@ -93,6 +93,7 @@ def kill_many(count, folder, environment, uninterrupted, seed):
         while not (home / "end.npz").exists():
             assert start(home, environment).wait() == 0, (home / "stderr.txt").read_text()
         check_end(home, uninterrupted)
+        assert not list(home.glob(".writing-*")), "what a kill left unfinished goes with the next start"
         runs += 1
         assert runs <= 10 + count, "children end before they can be killed"
     return kills, runs

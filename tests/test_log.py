@@ -1,8 +1,10 @@
-"""Logs: a line a step, whole after a kill, mended where they are not; messages by the standard module."""
+"""Logs: one line per step, whole after a kill, mended where they are not; messages by the standard module."""
 
 import builtins
+import errno
 import json
 import logging
+import os
 
 import jax
 import jax.numpy as jnp
@@ -52,12 +54,97 @@ def test_numbers_that_are_not_finite_are_null(tmp_path):
     assert all(line["bad"] is None and line["big"] is None for line in lines(tmp_path / "log.jsonl"))
 
 
-def test_a_new_run_keeps_an_old_log(tmp_path):
+def test_new_runs_keep_all_old_logs(tmp_path):
+    path, old = tmp_path / "log.jsonl", []
+    for steps in (7, 8, 9, 10):
+        assert_holds(path, fit(steps, log=path))
+        old.append(path.read_text())
+    names = ("log.jsonl.old", "log.jsonl.old.2", "log.jsonl.old.3", "log.jsonl")
+    assert [(tmp_path / name).read_text() for name in names] == old
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_a_run_that_goes_on_keeps_the_log_of_another(tmp_path):
+    """Two runs with folders of their own and one name for their logs: no line is lost, and none is mixed up."""
     path = tmp_path / "log.jsonl"
-    fit(7, log=path)
-    old = path.read_text()
-    assert_holds(path, fit(9, log=path))
-    assert (tmp_path / "log.jsonl.old").read_text() == old
+    fit(20, log=path, checkpoint=tmp_path / "one")
+    other = riesz.minimise(FITTING, D, THETA, "ngd", max_steps=60, progress=False, log=path)
+    text = path.read_text()
+    assert_holds(path, fit(30, log=path, checkpoint=tmp_path / "one"))
+    assert other.steps == 60 and (tmp_path / "log.jsonl.old.2").read_text() == text
+
+
+FOREIGN = {
+    "notes": b"# Notes\n\nMine.\n",
+    "numbers": b"1\n2\n3\n",
+    "one line": b"mine",
+    "bytes": bytes(range(256)),
+    "another program's log": b'{"step": 0, "accuracy": 0.5}\n',
+    "a list": b"[1, 2]\n",
+    "later steps": b'{"step": 5, "loss": 1.0, "seconds": 0.0}\n',
+    "nested too deep": b"[" * 100_000 + b"\n",
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_file_that_is_no_log_is_refused_and_left_as_it_is(what, resumed, tmp_path):
+    path, run = tmp_path / "notes.md", tmp_path / "run"
+    if resumed:
+        fit(5, checkpoint=run)
+    path.write_bytes(FOREIGN[what])
+    with pytest.raises(
+        ValueError, match=r"log must be a new file or the log of a run, but .*notes\.md holds something"
+    ):
+        fit(log=path, checkpoint=run)
+    assert path.read_bytes() == FOREIGN[what]
+    assert {found.name for found in tmp_path.iterdir()} == ({"notes.md", "run"} if resumed else {"notes.md"})
+
+
+def test_folders_and_devices_are_refused_and_left_where_they_are(tmp_path):
+    (tmp_path / "results").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name, what in (("results", "a folder"), ("pipe", "a device or a pipe")):
+        with pytest.raises(ValueError, match=f"log must be a file, but .*{name} is {what}"):
+            fit(log=tmp_path / name)
+    # A look that changes nothing: a run as root that went wrong would take the device away from everybody.
+    with pytest.raises(ValueError, match="log must be a file, but /dev/null is a device"):
+        riesz.JSONLines("/dev/null").check()
+    assert {found.name for found in tmp_path.iterdir()} == {"results", "pipe"}
+
+
+@pytest.mark.parametrize(("checkpoint", "log"), [("run", "run"), ("run", "run/lock"), ("out/run", "out")])
+def test_a_log_in_the_place_of_the_checkpoints_is_refused(checkpoint, log, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="log must be a file apart from the checkpoints in") as caught:
+            fit(checkpoint=checkpoint, log=log)
+        assert str(caught.value).endswith(f"such as {checkpoint}/log.jsonl, but it is {log}.")
+        assert not list(tmp_path.iterdir())
+
+
+def test_one_file_twice_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="log must be a list of different files"):
+        fit(log=[tmp_path / "a.jsonl", riesz.JSONLines(tmp_path / "." / "a.jsonl")])
+
+
+def test_a_place_that_cannot_be_written_to_is_an_error_in_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        ValueError, match=r"log: .*file/log\.jsonl cannot be written to: (File exists|Not a directory)\."
+    ):
+        fit(log=tmp_path / "file" / "log.jsonl")
+
+
+def test_a_log_that_cannot_be_synchronised_loses_no_solution(tmp_path, monkeypatch, caplog):
+    def over_quota(descriptor):
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr(os, "fsync", over_quota)
+    with caplog.at_level(logging.WARNING, "riesz"):
+        solution = fit(log=tmp_path / "log.jsonl")
+    assert_holds(tmp_path / "log.jsonl", solution)
+    assert f"log.jsonl may be incomplete ({os.strerror(errno.EDQUOT)})." in caplog.text
 
 
 DAMAGES = {

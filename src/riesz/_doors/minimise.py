@@ -19,8 +19,8 @@ from .._methods.result import Result
 from .._methods.schemes import AbstractMethod
 from .._problem.integral import AbstractLoss
 from .._records.checkpoint import Checkpoint, as_checkpoint
-from .._records.keep import kept
 from .._records.logs import as_logs
+from .._records.recording import recording
 from .._running.interrupt import wish_to_stop
 from .._running.prepare import Options, check_start, has_lapack_at_points, prepare
 from .._running.run import Run
@@ -98,7 +98,7 @@ def minimise(
     saved, logs = as_checkpoint(checkpoint), as_logs(log)
     with _bar(progress, options.max_steps, "step") as bar, wish_to_stop() as wish:
         run = Run(problem, theta0, key, **options.tests)
-        with kept(run, theta0, saved, logs) as keep:
+        with recording(run, theta0, saved, logs) as write_records:
             try:
                 bar.update(run.record.steps)
                 if run.result is Result.RUNNING:
@@ -114,7 +114,7 @@ def minimise(
                     record = run.record
                     bar.update(record.steps - bar.n)
                     bar.set_postfix(loss=f"{record.loss:.3e}", refresh=False)
-                    keep()
+                    write_records()
                     if callback is not None and _is_true(callback(record.steps, run.solution())):
                         run.stop(Result.STOPPED_BY_CALLBACK)
             except KeyboardInterrupt:

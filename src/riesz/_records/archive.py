@@ -1,15 +1,14 @@
 """One file that is either whole or refused: an .npz without pickle, with a manifest and a checksum.
 
-It is a zip archive of stored members, as `numpy.load` opens it: `manifest.json`, then one .npy a member. The archive's
-comment, which ends the file, is the SHA-256 of everything before it, so that a change of any byte is seen before
-anything is parsed.
+It is a zip archive of stored members, as `numpy.load` opens it: `manifest.json`, then one .npy file per array. The
+archive's comment, which ends the file, is the SHA-256 of everything before it, so that a change of any byte is seen
+before anything is parsed.
 """
 
 import hashlib
 import io
 import json
 import math
-import os
 import pathlib
 import zipfile
 from typing import Any
@@ -79,19 +78,3 @@ def _array(archive: zipfile.ZipFile, name: str, said: dict[str, Any]) -> np.ndar
     if math.prod(shape) * dtype.itemsize != len(content) - member.tell():
         raise Damaged(f"has a member {name} of a wrong size")
     return np.load(io.BytesIO(content), allow_pickle=False)
-
-
-def write(path: pathlib.Path, content: bytes) -> None:
-    """Put a file in its place whole: written aside, synchronised, renamed, and the folder synchronised too."""
-    aside = path.with_suffix(".tmp")
-    with open(aside, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
-    if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

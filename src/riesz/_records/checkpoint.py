@@ -2,12 +2,14 @@
 
 import contextlib
 import dataclasses
+import errno
 import logging
 import os
 import pathlib
+import re
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 import equinox as eqx
 import jax
@@ -17,10 +19,13 @@ import numpy as np
 from .. import _check
 from .._methods.result import Result
 from .._running.run import Record, Run
-from .archive import Damaged, pack, unpack, write
-from .fingerprint import difference, identify, versions
+from .archive import Damaged, pack, unpack
+from .files import UNFINISHED, reason, replacing
+from .fingerprint import difference, fingerprint, versions
 
 FORMAT = 2
+NAME = re.compile(r"step-([0-9]{12}|[1-9][0-9]{12,})\.npz")
+"""The name of a checkpoint, with the number of steps."""
 logger = logging.getLogger("riesz")
 
 
@@ -38,9 +43,9 @@ class Checkpoint:
 
     **Arguments:**
 
-    - `folder`: made if it does not exist; one folder a run.
-    - `steps`, `seconds`: save when so many steps, or seconds, have passed since the last time.
-    - `keep`: so many checkpoints are kept, the newest ones.
+    - `folder`: made if it does not exist; every run needs a folder of its own.
+    - `steps`, `seconds`: the run is saved when this many steps, or seconds, have passed since it was saved last.
+    - `keep`: how many checkpoints are kept; older ones are deleted. Files with other names are left alone.
 
     ```python
     solution = riesz.minimise(loss, D, theta0, checkpoint=riesz.Checkpoint("run", seconds=300))
@@ -70,21 +75,36 @@ def as_checkpoint(value: Any) -> Checkpoint | None:
 
 
 @contextlib.contextmanager
-def alone(folder: pathlib.Path) -> Iterator[None]:
-    """Keep other processes out of a folder; the lock goes with the process, however it ends."""
+def locked(folder: pathlib.Path) -> Iterator[str | None]:
+    """Keep other processes out of a folder; the lock goes with the process, however it ends.
+
+    Gives the reason, in the words of the file system, where nothing can be written to the folder; else None.
+    """
+    try:
+        # Nothing is truncated, should a user have a file of this name.
+        file = open(folder / "lock", "ab")
+    except OSError as error:
+        yield reason(error)
+        return
+    with file:
+        _lock(file, folder)
+        yield None
+
+
+def _lock(file: IO[bytes], folder: pathlib.Path) -> None:
+    """Lock a file, unless the system or the file system has no locks; refuse where another process has it."""
     try:
         import fcntl
     except ImportError:  # not on Windows
-        yield
         return
-    with open(folder / "lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES):
             raise CheckpointError(
                 f"checkpoint: another process is running in {folder}; give it another folder."
             ) from error
-        yield
+        logger.warning("%s cannot be locked (%s); start no other process in it.", folder, reason(error))
 
 
 class Keeper:
@@ -92,16 +112,21 @@ class Keeper:
 
     def __init__(self, checkpoint: Checkpoint, run: Run, theta0: jax.Array):
         self.checkpoint, self.run, self.folder = checkpoint, run, pathlib.Path(checkpoint.folder)
-        self.identity = identify(run.problem, theta0, run.key, run.record.carry, run.metrics)
+        self.fingerprint = fingerprint(run.problem, theta0, run.key, run.record.carry, run.metrics)
+        self._blank = _arrays(run)
+        """The arrays of the run before its first step, with which those of a file are compared."""
         self.resumed = False
         """Whether there was a checkpoint to go on from."""
         self._saved: Any = 0, None, time.monotonic()
+        self._whole: dict[pathlib.Path, tuple[int, int]] = {}
+        """The files that are known to be whole, with their sizes and times."""
 
     def _path(self, steps: int) -> pathlib.Path:
         return self.folder / f"step-{steps:012d}.npz"
 
     def _newest_first(self) -> list[pathlib.Path]:
-        return sorted(self.folder.glob("step-*.npz"), reverse=True)
+        """The files with names that `save` gives; other files in the folder are the user's."""
+        return sorted((path for path in self.folder.iterdir() if NAME.fullmatch(path.name)), key=_steps, reverse=True)
 
     @property
     def up_to_date(self) -> bool:
@@ -125,33 +150,66 @@ class Keeper:
         self._saved = self.run.record.steps, self.run.result, time.monotonic()
 
     def save(self) -> None:
-        """Write the run as it stands, then forget what is too old."""
+        """Write the run as it stands, then delete what is too old."""
         record = self.run.record
         manifest = {
             "format": FORMAT,
             "versions": versions(),
-            "identity": self.identity,
+            "fingerprint": self.fingerprint,
             "tests": self.run.tests,
             "steps": record.steps,
             "result": record.result.name,
         }
-        write(self._path(record.steps), pack(manifest, _arrays(self.run)))
-        for old in self._newest_first()[self.checkpoint.keep :]:
-            old.unlink(missing_ok=True)
+        path = self._path(record.steps)
+        content = pack(manifest, _arrays(self.run))
+        with replacing(path) as file:
+            file.write(content)
         self._note()
-        logger.debug("Saved %s.", self._path(record.steps))
+        self._whole[path] = _stamp(path)
+        self._forget_old(path)
+        logger.debug("Saved %s.", path)
+
+    def _forget_old(self, written: pathlib.Path) -> None:
+        """Delete all but the newest checkpoints; what is damaged does not count, and is left to its owner."""
+        whole = [path for path in self._newest_first() if path != written and self._is_whole(path)]
+        for path in whole[self.checkpoint.keep - 1 :]:
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                logger.warning("%s cannot be deleted (%s).", path, reason(error))
+
+    def _is_whole(self, path: pathlib.Path) -> bool:
+        """Whether a run could go on from a file, which is read only if it has changed since that was known."""
+        try:
+            stamp = _stamp(path)
+            if self._whole.get(path) != stamp:
+                self._read(path)
+                self._whole[path] = stamp
+        except (OSError, Damaged, CheckpointError):
+            return False
+        return True
+
+    def remove_unfinished(self) -> None:
+        """Delete the checkpoints that processes were writing when they were killed; call it with the folder locked."""
+        for path in self.folder.glob(f"{UNFINISHED}*-step-*.npz"):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def _read(self, path: pathlib.Path) -> tuple[dict[str, Any], Record]:
+        """What a checkpoint holds: its manifest and the record of the run."""
+        manifest, arrays = unpack(path, self._limit(path))
+        _check_manifest(manifest)
+        if manifest["format"] != FORMAT:
+            raise self._refused(path, f"format {manifest['format']}, and this version reads format {FORMAT}")
+        self._check(path, manifest)
+        return manifest, _record(self.run, self._blank, manifest, arrays)
 
     def resume(self) -> None:
         """Put the run where its newest whole checkpoint is, if there is any."""
-        paths, wrong = self._newest_first(), []
-        for path in paths:
+        wrong = []
+        for path in self._newest_first():
             try:
-                manifest, arrays = unpack(path, self._limit(path))
-                _check_manifest(manifest)
-                if manifest["format"] != FORMAT:
-                    raise self._refused(path, f"format {manifest['format']}, and this version reads format {FORMAT}")
-                self._check(path, manifest)
-                record = _record(self.run, manifest, arrays)
+                manifest, record = self._read(path)
             except Damaged as damage:
                 wrong.append(f"{path} {damage}")
                 logger.warning("%s %s; the checkpoint before it is used.", path, damage)
@@ -169,28 +227,35 @@ class Keeper:
 
     def _limit(self, path: pathlib.Path) -> int:
         """The bytes that a checkpoint of this run can have after the steps that its name tells."""
-        try:
-            steps = int(path.stem.removeprefix("step-"))
-        except ValueError:
-            raise Damaged("has no number of steps in its name") from None
-        fixed = sum(array.nbytes for array in _arrays(self.run).values())
-        return fixed + 8 * (steps + 1) * len(self.run.record.chunks[0])
+        fixed = sum(array.nbytes for array in self._blank.values())
+        return fixed + 8 * (_steps(path) + 1) * len(self.run.record.chunks[0])
 
     def _refused(self, path: pathlib.Path, why: str) -> CheckpointError:
         return CheckpointError(f"checkpoint: {path} is of {why}; give this run another folder.")
 
     def _check(self, path: pathlib.Path, manifest: dict[str, Any]) -> None:
         """Refuse a checkpoint of another run."""
-        found = difference(manifest["identity"], self.identity)
+        found = difference(manifest["fingerprint"], self.fingerprint)
         if found is None:
             return
         changed = [f"{name} {old}" for name, old in manifest["versions"].items() if versions().get(name) != old]
         raise self._refused(path, found + (f" (it was written with {', '.join(changed)})" if changed else ""))
 
 
+def _steps(path: pathlib.Path) -> int:
+    """The number of steps in the name of a checkpoint."""
+    return int(path.stem.removeprefix("step-"))
+
+
+def _stamp(path: pathlib.Path) -> tuple[int, int]:
+    """What changes with a file's content."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
 def _check_manifest(manifest: dict[str, Any]) -> None:
     """A good checksum says that nothing was damaged, not that a checkpoint was written."""
-    kinds = {"format": int, "versions": dict, "identity": dict, "tests": dict, "steps": int, "result": str}
+    kinds = {"format": int, "versions": dict, "fingerprint": dict, "tests": dict, "steps": int, "result": str}
     for name, kind in kinds.items():
         if not isinstance(manifest.get(name), kind):
             raise Damaged(f"has a manifest without {name}")
@@ -209,10 +274,9 @@ def _arrays(run: Run) -> dict[str, np.ndarray]:
     }
 
 
-def _record(run: Run, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Record:
-    """The record that the arrays describe, in the form of this run's own."""
+def _record(run: Run, blank: dict[str, np.ndarray], manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Record:
+    """The record that the arrays describe; `blank` are those of the run before its first step."""
     steps, result = manifest["steps"], manifest["result"]
-    blank = _arrays(run)
     columns = {name.removeprefix("history/"): array for name, array in arrays.items() if name.startswith("history/")}
     fits = arrays.keys() == blank.keys()
     for name, array in arrays.items() if fits else ():

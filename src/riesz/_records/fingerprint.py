@@ -1,6 +1,5 @@
-"""What a run is: what two calls must share for one to go on where the other was."""
+"""The fingerprint of a run: what two calls must share for one to go on where the other was."""
 
-import hashlib
 import importlib.metadata
 import platform
 import re
@@ -9,14 +8,13 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from .._running.loop import Carry, Problem, look
 from .._types import Vector
+from .digest import anonymous, digest
 
 SHOWN = 60
-"""How much of a part a sentence quotes."""
+"""The most characters of a part that a sentence quotes."""
 
 
 def versions() -> dict[str, str]:
@@ -24,33 +22,21 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), "jax": jax.__version__, "jaxlib": importlib.metadata.version("jaxlib")}
 
 
-def digest(*arrays: Any) -> str:
-    """SHA-256 of arrays: of their bytes, shapes and dtypes."""
-    result = hashlib.sha256()
-    for array in arrays:
-        if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-            array = jax.random.key_data(array)
-        array = np.asarray(array)
-        result.update(f"{array.dtype}{array.shape}".encode())
-        result.update(np.ascontiguousarray(array).tobytes())
-    return result.hexdigest()
-
-
 def program(f: Callable[..., Any], *args: Any) -> str:
-    """SHA-256 of what a function computes: its operations and its constants, whatever its parts are called."""
+    """SHA-256 of what a function computes: its operations and all its constants, whatever its parts are called."""
     arrays, rest = eqx.partition(args, eqx.is_array)
     closed = jax.make_jaxpr(lambda arrays: eqx.filter(f(*eqx.combine(arrays, rest)), eqx.is_array))(arrays)
-    text = re.sub(r"0x[0-9a-f]+", "", str(closed.jaxpr))
-    return digest(np.frombuffer(text.encode(), np.uint8), *closed.consts, *jax.tree.leaves(arrays))
+    return digest((closed, jax.tree.leaves(arrays)))
 
 
 def _text(method: Any) -> str:
-    """A method as it is printed, without what changes from process to process, and numbers as numbers."""
-    text = re.sub(r"0x[0-9a-f]+", "", eqx.tree_pformat(method, short_arrays=False))
+    """A method as it is printed, with numbers as numbers, and without places in memory and names of functions."""
+    # On one line: where lines would break depends on the lengths of names.
+    text = anonymous(" ".join(eqx.tree_pformat(method, width=1_000_000, short_arrays=False).split()))
     return re.sub(r"Array\(([^,()]*), dtype=[^()]*\)", r"\1", text)
 
 
-def identify(problem: Problem, theta0: Vector, key: Any, carry: Carry, metrics: Any) -> dict[str, Any]:
+def fingerprint(problem: Problem, theta0: Vector, key: Any, carry: Carry, metrics: Any) -> dict[str, Any]:
     """The parts that must agree, from the plainest to the most hidden, so that the first difference tells most."""
     method = problem.method.method
     sample = problem.method.draw(problem.loss, problem.D, theta0, key if problem.drawn else None)
@@ -74,8 +60,8 @@ def difference(theirs: dict[str, Any], ours: dict[str, Any]) -> str | None:
         if other == mine:
             continue
         if name == "method":
-            lines = zip(str(other).splitlines() or [""], mine.splitlines(), strict=False)
-            other, mine = next(((a.strip(), b.strip()) for a, b in lines if a != b), (other, mine))
+            fields = zip(str(other).split(", "), mine.split(", "), strict=False)
+            other, mine = next((pair for pair in fields if pair[0] != pair[1]), (other, mine))
         elif isinstance(mine, str) and len(mine) == 64:
             return f"another {name}"
         return f"another {name}: {str(other)[:SHOWN]} there, {str(mine)[:SHOWN]} here"

@@ -1,16 +1,19 @@
-"""Logs: the history, line by line while it is made, for whoever watches a run or looks at it after a kill."""
+"""Logs: the history, written while it is made, to watch a run or to look at it after a kill."""
 
 import abc
+import itertools
 import json
 import math
 import os
 import pathlib
+import stat
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import _check
+from .files import reason, synchronise
 
 Row = dict[str, Any]
 """One iterate: its `step`, and what the history knows of it."""
@@ -19,11 +22,16 @@ Row = dict[str, Any]
 class AbstractLog(abc.ABC):
     """A place for rows."""
 
-    @abc.abstractmethod
-    def open(self, steps: int) -> int:
-        """Make ready for a run that stands after so many steps; the last step that need not be written again.
+    def check(self) -> None:
+        """Refuse, with a `ValueError`, a place that belongs to something else; nothing is changed there."""
+        return
 
-        Rows of later steps are dropped: the run will make these steps again. A new run has made -1 steps.
+    @abc.abstractmethod
+    def open(self, losses: Sequence[float]) -> int:
+        """Make ready for a run that has had these losses, none if it is new.
+
+        Returns the last step that need not be written again. Rows of later steps are dropped: the run will make these
+        steps again.
         """
 
     @abc.abstractmethod
@@ -36,11 +44,11 @@ class AbstractLog(abc.ABC):
 
 
 class JSONLines(AbstractLog):
-    """A log of one JSON object a line, `{"step": 3, "loss": 0.01, ...}`.
+    """A log with one JSON object per line, `{"step": 3, "loss": 0.01, ...}`.
 
     Lines reach the file system after every chunk of steps. A kill loses at most the line that was being written, and
-    the run that goes on from a checkpoint mends it. Numbers that are not finite are null. A log that a new run finds is
-    kept, with `.old` after its name.
+    the run that goes on from a checkpoint mends it. Numbers that are not finite are null. The log of another run is
+    kept under another name, with `.old`, `.old.2` and so on after it. A file that is no log is refused.
 
     **Arguments:**
 
@@ -57,20 +65,66 @@ class JSONLines(AbstractLog):
         self.path = pathlib.Path(path)
         self._file: Any = None
 
-    def open(self, steps: int) -> int:
-        """Keep the whole lines of the first steps, in their order, and cut off what follows."""
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def check(self) -> None:
+        """Refuse folders, devices, and files that no run has written."""
+        try:
+            mode = self.path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise ValueError(f"log must be a file, but {self} cannot be used: {reason(error)}.") from error
+        if not stat.S_ISREG(mode):
+            what = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
+            raise ValueError(f"log must be a file, but {self} is {what}.")
+        try:
+            with open(self.path, "rb") as file:
+                first = file.readline(LONGEST)
+        except OSError as error:
+            raise ValueError(f"log must be a file that can be read, but {self} cannot: {reason(error)}.") from error
+        if not _begins_a_log(first):
+            raise ValueError(f"log must be a new file or the log of a run, but {self} holds something else.")
+
+    def open(self, losses: Sequence[float]) -> int:
+        """Keep the lines that agree with the run, in their order, and cut off what follows."""
+        self.check()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        last, end = -1, 0
-        if steps < 0 and self.path.exists():
-            os.replace(self.path, self.path.with_name(self.path.name + ".old"))
+        last, end, foreign = self._compare(losses)
+        if foreign:
+            os.rename(self.path, self._unused_name())
+            last, end = -1, 0
         self._file = open(self.path, "ab+", buffering=0)
-        self._file.seek(0)
-        for line in self._file:
-            if _step(line) != last + 1 or last + 1 > steps:
-                break
-            last, end = last + 1, end + len(line)
-        self._file.truncate(end)
+        if end < os.fstat(self._file.fileno()).st_size:
+            self._file.truncate(end)
         return last
+
+    def _compare(self, losses: Sequence[float]) -> tuple[int, int, bool]:
+        """The last step of this run in the file, the bytes up to its line, and whether the file is of another run.
+
+        It is of another run where a line has another loss. A line that is damaged, or out of order, is to be mended.
+        """
+        last, end = -1, 0
+        if not self.path.exists():
+            return last, end, False
+        if not losses:
+            return last, end, self.path.stat().st_size > 0
+        with open(self.path, "rb") as file:
+            for line, loss in zip(file, losses, strict=False):
+                row = _row(line)
+                if row is None or row.get("step") != last + 1:
+                    break
+                if row.get("loss") != (loss if math.isfinite(loss) else None):
+                    return -1, 0, True
+                last, end = last + 1, end + len(line)
+        return last, end, False
+
+    def _unused_name(self) -> pathlib.Path:
+        """The first free name for an old log."""
+        ends = itertools.chain([".old"], (f".old.{number}" for number in itertools.count(2)))
+        names = (self.path.with_name(self.path.name + end) for end in ends)
+        return next(name for name in names if not os.path.lexists(name))
 
     def write(self, rows: Sequence[Row]) -> None:
         """All rows, or none where the disk is full."""
@@ -86,18 +140,32 @@ class JSONLines(AbstractLog):
     def close(self) -> None:
         """Close the file, with everything on the disk."""
         if self._file is not None:
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None
+            with file:
+                synchronise(file.fileno())
 
 
-def _step(line: bytes) -> int | None:
-    """The step of a whole line."""
+BEGINNING = b'{"step": 0, "'
+"""How the first line of a log begins."""
+LONGEST = 1 << 20
+"""More bytes than the first line of a log has."""
+
+
+def _begins_a_log(line: bytes) -> bool:
+    """Whether a file with this first line is a log, or empty; a first line that a kill cut off counts."""
+    if not line.endswith(b"\n"):
+        return BEGINNING.startswith(line) or line.startswith(BEGINNING)
+    row = _row(line)
+    return row is not None and row.get("step") == 0 and {"loss", "seconds"} <= row.keys()
+
+
+def _row(line: bytes) -> Row | None:
+    """The row of a whole line."""
     try:
         row = json.loads(line) if line.endswith(b"\n") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return row.get("step") if isinstance(row, dict) else None
+    return row if isinstance(row, dict) else None
 
 
 def _plain(row: Row) -> Row:
@@ -126,15 +194,19 @@ class TensorBoard(AbstractLog):
         self.folder, self._library = str(folder), tensorboardX
         self._writer: Any = None
 
-    def open(self, steps: int) -> int:
+    def __str__(self) -> str:
+        return self.folder
+
+    def open(self, losses: Sequence[float]) -> int:
         """A further event file, which replaces what earlier ones say of later steps."""
+        steps = len(losses) - 1
         # Files are named by the second: without a suffix, a quick restart would overwrite its own beginning.
         suffix = f".{os.getpid()}.{steps + 1}"
         self._writer = self._library.SummaryWriter(self.folder, purge_step=steps + 1, filename_suffix=suffix)
         return steps
 
     def write(self, rows: Sequence[Row]) -> None:
-        """One scalar a column and step."""
+        """One scalar for every column and step."""
         for row in rows:
             for name, value in row.items():
                 if name != "step":
@@ -153,6 +225,10 @@ def as_logs(value: Any) -> list[AbstractLog]:
     logs: list[AbstractLog] = [JSONLines(log) if isinstance(log, str | os.PathLike) else log for log in values]
     for log in logs:
         _check.kind("log", log, AbstractLog, "a path, riesz.JSONLines, riesz.TensorBoard, or a list of these")
+        log.check()
+    paths = [log.path.resolve() for log in logs if isinstance(log, JSONLines)]
+    if len(set(paths)) < len(paths):
+        raise ValueError("log must be a list of different files, but it holds one of them twice.")
     return logs
 
 

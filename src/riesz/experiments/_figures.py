@@ -65,10 +65,12 @@ def _limits(axes: Axes, results: Results, experiment: Experiment, labels: tuple[
     """Show what converges: diverging curves leave at the top, long baselines at the right."""
     column = experiment.error if against == "iterations" else experiment.error_against_time
     bands = [results.band(experiment.name, label, column) for label in labels]
-    first = max(float(band.median[0]) for band in bands)
-    least = min(float(np.min(band.low)) for band in bands)
+    shown = lambda values: [float(value) for value in values if 0 < value < np.inf]
+    first = max(shown(band.median[0] for band in bands), default=1.0)
+    least = min(shown(np.min(band.low) for band in bands), default=first)
+    # Limits first: a logarithmic axis looks for its own where there are none, and finds none among zeros.
+    axes.set_ylim(max(least, 1e-300) / 2, 20 * max(least, first, 1e-300))
     axes.set_yscale("log")
-    axes.set_ylim(max(least, 1e-300) / 2, 20 * first)
     axes.set_xlim(0, right_end(results, experiment.name, labels, against))
 
 
@@ -82,7 +84,9 @@ def right_end(results: Results, problem: str, labels: tuple[str, ...], against: 
         # Methods that do not arrive, and baselines with their many cheap steps, do not stretch the axis.
         matters = bool(np.isfinite(median)) and COMPETITORS[label].patience == 1
         ends[matters].append(scale * min(longest, median))
-    return max(ends[True] or ends[False], default=1.0)
+    # A method whose runs made no step, or have no times, says nothing of where to end.
+    known = [[end for end in ends[matters] if 0 < end < np.inf] for matters in (True, False)]
+    return max(known[0] or known[1], default=1.0)
 
 
 def draw_convergence(axes: Axes, results: Results, figure: Figure, experiment: Experiment, against: str) -> None:

@@ -4,11 +4,14 @@ import json
 import pathlib
 from dataclasses import dataclass
 
+import numpy as np
+
+from ._experiment import Experiment
 from ._figures import draw_all
 from ._report import write_report
 from ._reproduce import PROBLEMS
 from ._results import Results
-from ._store import Stored, aside
+from ._store import Stored, aside, damaged
 from ._tables import write_tables
 from .claims import Judged, judge
 
@@ -34,11 +37,20 @@ def claims_table(verdicts: list[Judged]) -> str:
     return "\n".join(["| claim | section | verdict | measured |", "|---|---|---|---|", *rows]) + "\n"
 
 
+def _fits(run: Stored, experiment: Experiment) -> bool:
+    """Whether a run is one of this problem: it has as many parameters, and all of its errors at every iterate."""
+    errors = [run.history.get(name, np.zeros(0)) for name in experiment.metrics]
+    return run.theta.size == experiment.size and all(column.size == run.steps + 1 for column in errors)
+
+
 def publish(folder: pathlib.Path, runs: list[Stored], steps: int | None) -> Published:
     """Write tables, figures, verdicts and the report for these runs."""
     results = Results(runs)
     names = dict.fromkeys(problem for problem, _ in results)
     experiments = {name: PROBLEMS[name](**({} if steps is None else {"max_steps": steps})) for name in names}
+    for run in runs:
+        if not _fits(run, experiments[run.problem]):
+            raise damaged(folder, run.problem, run.method, run.seed)
     verdicts = judge(results)
     with aside(folder / "claims.md") as file:
         file.write(claims_table(verdicts).encode())

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import platform
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,10 @@ from .claims import Judged, Verdict
 
 _DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot", "dashdot": "dashdot"}
 _POINTS = 400
-"""At most so many points a curve: what a screen can show."""
+"""The most points of a curve: what a screen can show."""
 
 
-def _digits(values: np.ndarray) -> list[float | None]:
+def _digits(values: Iterable[float]) -> list[float | None]:
     """Four digits of every value; nothing where it is not finite."""
     return [float(f"{value:.3e}") if np.isfinite(value) else None for value in values]
 
@@ -52,7 +53,7 @@ def _plots(results: Results, experiments: dict[str, Experiment]) -> list[dict[st
                 {
                     "label": label, "colour": competitor.colour, "dash": _DASHES[competitor.line],
                     "reached": f"{reached}/{starts}",
-                    "seconds": results.seconds_per_iteration(figure.problem, label),
+                    "seconds": _digits([results.seconds_per_iteration(figure.problem, label)])[0],
                     "curves": {axis: _curve(results, experiment, label, column) for axis, column in columns.items()},
                 }
             )  # fmt: skip
@@ -159,7 +160,7 @@ def write_report(
         "environment": _table(["", ""], [[k, html.escape(v)] for k, v in environment(results).items()]),
         "pictures": _pictures(figures),
         # "</" would end the script that the data stands in.
-        "plots": json.dumps(_plots(results, experiments)).replace("</", "<\\/"),
+        "plots": json.dumps(_plots(results, experiments), allow_nan=False).replace("</", "<\\/"),
         "plotly": get_plotlyjs(),
     }
     page = importlib.resources.files("riesz.experiments").joinpath("report.html").read_text()

@@ -28,9 +28,9 @@ PROBLEMS: dict[str, Callable[..., Experiment]] = {
 }
 PARTS = {"main": ("main",), "paper": ("main", "appendix"), "all": ("main", "appendix", "baselines")}
 TIMED = 3
-"""So many starts run one at a time, so that their seconds are a single run's; the rest share the cores."""
+"""How many starts run one at a time, so that their seconds are a single run's; the rest share the cores."""
 GROUP = 10
-"""So many starts are kept at a time: what a kill may lose."""
+"""How many of the other starts are run, and then kept, together: a kill loses at most these."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def run_all(plans: list[Plan], seeds: int, store: Store, tell: Callable[[str, in
     ]
 
 
-def kept(store: Store) -> list[Stored]:
+def stored_runs(store: Store) -> list[Stored]:
     """Every run that a folder holds, in the order of the figures."""
     return [
         store.load(problem, label, seed)

@@ -16,7 +16,7 @@ from .._methods.names import METHODS
 from . import _batches
 from ._competitors import COMPETITORS
 from ._publish import Published, publish
-from ._reproduce import PARTS, PROBLEMS, Plan, kept, open_store, plan, run_all
+from ._reproduce import PARTS, PROBLEMS, Plan, open_store, plan, run_all, stored_runs
 from ._results import Band
 from ._store import Store, Stored, StoreError
 from .claims import Verdict
@@ -120,11 +120,11 @@ def report(folder: Annotated[pathlib.Path, tyro.conf.Positional], /) -> None:
 
     """
     store = Store(folder)
-    runs = kept(store)
+    steps, runs = store.steps, stored_runs(store)
     if not runs:
         raise UsageError(f"{folder} holds no finished runs.")
     with console.status("Drawing figures and judging claims"):
-        published = publish(folder, runs, store.settings.get("steps"))
+        published = publish(folder, runs, steps)
     _tell(published)
 
 
