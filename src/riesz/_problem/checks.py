@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from .. import _check
 from .._types import Parametrisation
 from .dependence import may_depend_on_first
-from .features import Whole, image
+from .features import Whole, traced
 from .integral import AbstractLoss, AbstractTerm, takes_data
 from .measures import Points
 
@@ -25,8 +25,7 @@ def check_term(where: str, term: AbstractTerm, over: Points, D: Parametrisation,
             )
     point, *rest = (jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (over.x, over.data) if a is not None)
     with _check.explained(f"D and operator must accept the points of {where}, but fail at shape {point.shape}"):
-        values = jax.make_jaxpr(lambda theta, x: image(term.operator, D(theta), x[None]), return_shape=True)
-        program, z = values(theta, point)
+        program, z = traced(D, term.operator, theta, over.x)
     if hasattr(z, "shape"):
         z = jax.ShapeDtypeStruct(z.shape[1:], z.dtype)
     if not hasattr(z, "shape") or not jnp.issubdtype(z.dtype, jnp.floating):

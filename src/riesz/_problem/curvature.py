@@ -32,9 +32,9 @@ def diagonal(density: Callable[..., Any], z: jax.Array, *data: Any) -> jax.Array
     return jax.jvp(lambda z: jax.grad(density)(z, *data), (z,), (jnp.ones_like(z),))[1]
 
 
-def curvature_of(density: Callable[..., Any], *arguments: Any) -> Curvature:
+def curvature_of(density: Callable[..., Any], *arguments: jax.ShapeDtypeStruct) -> Curvature:
     """What l'' is, from the shapes of z and, where the density takes them, the data of one point."""
-    z, *data = (jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arguments)
+    z, *data = arguments
     is_diagonal = z.size == 1 or acts_entrywise(jax.make_jaxpr(jax.grad(density))(z, *data).jaxpr)
     second = (lambda *a: diagonal(density, *a)) if is_diagonal else jax.hessian(density)
     fixed = _constant(second, z, *data)
@@ -52,6 +52,8 @@ def _constant(f: Callable[..., Any], *arguments: Any) -> np.ndarray | None:
     outputs = [v for v in closed.jaxpr.outvars if not isinstance(v, Literal)]
     if any(_check.is_traced(c) for c in closed.consts) or reached(closed.jaxpr).intersection(outputs):
         return None
+    # One program, in which what leads to no output is left out, and not one for each of its steps.
+    zeros = [np.zeros(a.shape, a.dtype) for a in arguments]
     with jax.ensure_compile_time_eval():
-        (value,) = eval_jaxpr(closed.jaxpr, closed.consts, *[np.zeros(a.shape, a.dtype) for a in arguments])
+        (value,) = jax.jit(lambda *a: eval_jaxpr(closed.jaxpr, closed.consts, *a))(*zeros)
         return np.asarray(value).reshape(-1)

@@ -4,6 +4,7 @@ An operator acts on functions, so z_j = (A D(theta))(x_j) depends on x_j alone, 
 gives value and rows together. Differentiating the batch instead costs a thousand times more.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,29 @@ class Features(eqx.Module):
 def image(operator: Operator, v: Function, x: jax.Array) -> jax.Array:
     """The values z_j = (A v)(x_j) at the points; the entries of a `Whole` operator are its points."""
     return operator(v) if isinstance(operator, Whole) else jax.vmap(operator(v))(x)  # type: ignore[return-value]
+
+
+def traced(D: Parametrisation, operator: Operator, theta: Vector, x: Any) -> tuple[Any, Any]:
+    """The traced program of z at one point, a function of theta first, and the shape of z with an axis of points.
+
+    Of a `Whole` operator, the program of all its values. It is remembered, because several checks ask for it.
+    """
+    shape = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    arrays, rest = eqx.partition((operator, D), eqx.is_array)
+    leaves, structure = jax.tree.flatten(jax.tree.map(shape, arrays))
+    known, outline = jax.tree.flatten(rest)
+    one = jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype)
+    return _traced(shape(theta), one, tuple(leaves), structure, tuple(known), outline)
+
+
+@functools.lru_cache(maxsize=64)
+def _traced(theta: Any, x: Any, leaves: Any, structure: Any, known: Any, outline: Any) -> tuple[Any, Any]:
+    def values(theta: Vector, x: jax.Array, leaves: Any) -> jax.Array:
+        arrays, rest = jax.tree.unflatten(structure, leaves), jax.tree.unflatten(outline, known)
+        operator, D = eqx.combine(arrays, rest)
+        return image(operator, D(theta), x)
+
+    return jax.make_jaxpr(values, return_shape=True)(theta, x, leaves)
 
 
 def evaluate(D: Parametrisation, operator: Operator, theta: Vector, x: jax.Array) -> jax.Array:

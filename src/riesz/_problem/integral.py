@@ -139,13 +139,14 @@ class AbstractTerm(AbstractLoss):
         densities, slopes = self._pointwise(jax.value_and_grad(self.density), z, over)
         return densities, flat(slopes)
 
-    def curvature(self, z: jax.Array, over: Points) -> Curvature:
-        """What l'' is for every z and all data: zero, the identity, diagonal or full."""
+    def curvature(self, z: Any, over: Points) -> Curvature:
+        """What l'' is for every z and all data: zero, the identity, diagonal or full; of z only the shape is used."""
+        point = [jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (z, over.data) if a is not None]
         if not takes_data(self.density):
-            return curvature_of(self.density, z[0])
+            return curvature_of(self.density, point[0])
         if over.data is None:
-            return curvature_of(lambda z: self.density(z, None), z[0])
-        return curvature_of(self.density, z[0], over.data[0])
+            return curvature_of(lambda z: self.density(z, None), point[0])
+        return curvature_of(self.density, *point)
 
     def diagonals(self, z: jax.Array, over: Points) -> jax.Array:
         """The diagonals of l''(z_j), of shape (m, p), where these are diagonal."""

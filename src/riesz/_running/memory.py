@@ -10,7 +10,6 @@ to which come b (3 p d + 2 e) for each point of a chunk, and b e for each point 
 two copies of the rows more, in scaled coordinates and for the speeds of its parameters.
 """
 
-import functools
 import logging
 import math
 import os
@@ -18,7 +17,6 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -28,7 +26,7 @@ from .._linalg.filters import Shift
 from .._linalg.solvers import QRSVD, AbstractSolver, Cholesky, Gram
 from .._methods.auto import Auto
 from .._methods.schemes import AbstractMethod, AbstractScheme
-from .._problem.features import Whole, image
+from .._problem.features import Whole, traced
 from .._problem.integral import AbstractLoss
 from .._problem.measures import Christoffel
 from .._problem.programs import LAPACK, equations
@@ -41,6 +39,8 @@ SHARE = 0.6
 CHUNKS = (4096, 1024, 256, 64, 16)
 """Points at a time, the most first: larger chunks are hardly faster, smaller ones hardly smaller."""
 
+SMALL = 20_000
+"""With at most this many numbers in its rows, a step takes about a tenth of a millisecond."""
 MAKERS = LAPACK | frozenset("concatenate conv_general_dilated dot_general gather pad scan sort".split())
 """Steps whose results are arrays in memory; what other steps compute is mostly fused into these."""
 
@@ -101,24 +101,8 @@ class Size(NamedTuple):
         return self.points * self.values
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _values(rest: Any, arrays: Any, theta: Vector, x: jax.Array) -> Any:
-    """(A D(theta))(x): only ever traced, and by `jit`, which remembers, so that a second run traces nothing here."""
-    leaves, shape = rest
-    operator, D = eqx.combine(arrays, jax.tree.unflatten(shape, leaves))
-    return image(operator, D(theta), x)
-
-
-def program_at_a_point(operator: Operator, D: Parametrisation, theta: Vector, x: Any) -> Any:
-    """The traced program of an operator's value at one point; of a `Whole` operator, of all its values."""
-    arrays, rest = eqx.partition((operator, D), eqx.is_array)
-    leaves, shape = jax.tree.flatten(rest)
-    one = jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype)
-    return _values.trace((tuple(leaves), shape), arrays, theta, one).jaxpr.jaxpr
-
-
 def _size(operator: Operator, D: Parametrisation, theta: Vector, x: Any) -> Size:
-    program = program_at_a_point(operator, D, theta, x)
+    program = traced(D, operator, theta, x)[0].jaxpr
     made = [v.aval for step in equations(program) if step.primitive.name in MAKERS for v in step.outvars]
     numbers = sum(math.prod(aval.shape) for aval in made)
     values = sum(math.prod(v.aval.shape) for v in program.outvars)
@@ -156,6 +140,13 @@ def predicted(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abs
             numbers += _solving(QRSVD(), [pool], d, copies=1)
         numbers += 2 * over.x.size
     return numbers * theta.dtype.itemsize
+
+
+def is_small(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: AbstractMethod, key: Any) -> bool:
+    """Whether rows and models are so small that compiling a step takes longer than a thousand of them."""
+    sample = jax.eval_shape(lambda: method.draw(loss, D, theta, key))
+    sizes = [_size(term.operator, D, theta, over.x) for term, over in zip(loss.terms, sample.terms, strict=True)]
+    return sum(size.points * (size.values * theta.size + size.numbers) for size in sizes) <= SMALL
 
 
 def _spaces(method: AbstractMethod, sample: Any) -> list[tuple[Any, Any]]:

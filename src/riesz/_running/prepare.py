@@ -19,11 +19,11 @@ from .._methods.state import STEP_COLUMNS
 from .._methods.step_sizes import Search
 from .._problem.checks import check_problem, check_term
 from .._problem.curvature import Curvature
-from .._problem.features import evaluate
+from .._problem.features import traced
 from .._problem.integral import AbstractLoss, Integral
 from .._problem.programs import calls_lapack
 from .loop import TOLERANCES, Problem
-from .memory import fitted, program_at_a_point
+from .memory import fitted, is_small
 
 _warned = threading.Event()
 
@@ -129,15 +129,12 @@ def _check_metric(name: str, metric: AbstractMetric, loss: AbstractLoss, D: Any,
     if metric.drawn and key is None:
         raise ValueError(f"key must be given, such as jax.random.key(0): {name} draws its points each step.")
     if isinstance(metric, GaussNewton):
-        linear = []
-
-        def look(theta: Any) -> None:
-            for term, over in zip(loss.terms, loss.draw(key, D, theta), strict=True):
-                z = evaluate(D, term.operator, theta, over.x)
-                linear.append(term.curvature(z, over) is Curvature.ZERO)
-
-        jax.eval_shape(look, theta)
-        if all(linear):
+        sample = jax.eval_shape(lambda: loss.draw(key, D, theta))
+        parts = [
+            (term, traced(D, term.operator, theta, over.x)[1], over)
+            for term, over in zip(loss.terms, sample, strict=True)
+        ]
+        if all(term.curvature(z, over) is Curvature.ZERO for term, z, over in parts):
             raise ValueError(f"{name}=GaussNewton() has no metric here: every density of the loss is linear.")
     if isinstance(metric, InnerProduct):
         density = (lambda z: jnp.sum(z**2)) if metric.density is None else metric.density
@@ -208,11 +205,12 @@ def prepare(
     drawn = loss.drawn or any(metric.drawn for metric in chosen.inner_products.values())
     _check_precision(theta.dtype)
     chosen = fitted(loss, D, theta, chosen, key, memory, runs)
-    return Problem(loss, D, Safeguard(chosen), drawn, bool(options.metrics)), key if drawn else None
+    small = is_small(loss, D, theta, chosen, key)
+    return Problem(loss, D, Safeguard(chosen), drawn, bool(options.metrics), small), key if drawn else None
 
 
 def has_lapack_at_points(loss: AbstractLoss, D: Any, theta: jax.Array, key: Any) -> bool:
     """Whether the model calls LAPACK at a point, so that a step hands batches of matrices to it."""
     sample = jax.eval_shape(lambda: loss.draw(key, D, theta))
     terms = zip(loss.terms, sample, strict=True)
-    return any(calls_lapack(program_at_a_point(term.operator, D, theta, over.x)) for term, over in terms)
+    return any(calls_lapack(traced(D, term.operator, theta, over.x)[0]) for term, over in terms)

@@ -61,7 +61,7 @@ class Run:
         self.record = self._first(theta)
 
     def _first(self, theta: Vector) -> Record:
-        carry = start(self.problem, theta, self.key)
+        carry = start(self.problem, theta, self.key, quick=True)
         loss = float(carry.loss)
         columns = {name: np.zeros(0, dtype) for name, dtype in STEP_COLUMNS.items()}
         columns |= {"loss": np.array(carry.loss)[None], "seconds": np.zeros(1)}
@@ -105,7 +105,8 @@ class Run:
         jax.block_until_ready(self._call(0))
 
     def _call(self, count: int) -> tuple[Carry, Log]:
-        return advance(self.problem, self.record.carry, self.key, np.asarray(count), self._tests)
+        carry, most = self.record.carry, np.asarray(count)
+        return advance(self.problem, carry, self.key, most, self._tests, quick=self.problem.small)
 
     def advance(self) -> None:
         """Make the next chunk of steps and record it."""
