@@ -52,7 +52,7 @@ def traced(D: Parametrisation, operator: Operator, theta: Vector, x: Any) -> tup
     return _traced(shape(theta), one, tuple(leaves), structure, tuple(known), outline)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=32)
 def _traced(theta: Any, x: Any, leaves: Any, structure: Any, known: Any, outline: Any) -> tuple[Any, Any]:
     def values(theta: Vector, x: jax.Array, leaves: Any) -> jax.Array:
         arrays, rest = jax.tree.unflatten(structure, leaves), jax.tree.unflatten(outline, known)

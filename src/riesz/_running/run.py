@@ -102,7 +102,15 @@ class Run:
 
     def warm_up(self) -> None:
         """Compile, without a step, so that no compilation is counted as a step's time."""
-        jax.block_until_ready(self._call(0))
+        try:
+            jax.block_until_ready(self._call(0))
+        except (TypeError, NotImplementedError) as error:
+            if "custom_vjp" not in str(error) and "custom_lin" not in str(error):
+                raise
+            raise TypeError(
+                "D must be differentiable in forward mode for this method, but it uses jax.custom_vjp: define it by "
+                "jax.custom_jvp, or take riesz.ngd(), riesz.nhb_fd(), riesz.spring() or riesz.gd()."
+            ) from error
 
     def _call(self, count: int) -> tuple[Carry, Log]:
         carry, most = self.record.carry, np.asarray(count)
