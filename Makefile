@@ -20,7 +20,7 @@ test: .venv/installed
 	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal
 
 test-all: .venv/installed
-	$(BIN)/pytest -n 2 --dist worksteal
+	COMPILE=ordinary $(BIN)/pytest -n 2 --dist worksteal
 
 reproduce: .venv/installed
 	$(BIN)/riesz reproduce

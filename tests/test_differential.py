@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import riesz
+from compiling import ORDINARY
 from riesz._problem.features import along, bend, features
 from riesz._problem.models._mlp import ACTIVATIONS
 from spoken import run_page
@@ -238,11 +239,11 @@ class TestGradient:
     def test_is_the_jacobian(self, name):
         """Of functions with one value too, which take reverse mode where there is one."""
         for v in (lambda x: jnp.asarray(FUNCTIONS[name](x)), lambda x: jnp.sum(jnp.sin(FUNCTIONS[name](x)))):
-            found, expected = jax.jit(lambda x: (riesz.gradient(v)(x), jax.jacfwd(v)(x)))(X)  # noqa: B023
+            operators = (riesz.gradient, jax.jacfwd, riesz.value_and_gradient, riesz.identity)
+            found, expected, pair, value = jax.jit(lambda x: [A(v)(x) for A in operators])(X)  # noqa: B023
             assert found.shape == expected.shape and found.dtype == expected.dtype
             np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
-            pair = jax.jit(riesz.value_and_gradient(v))(X)
-            np.testing.assert_allclose(pair, np.concatenate([v(X)[..., None], expected], axis=-1), 1e-11, 1e-11)
+            np.testing.assert_allclose(pair, np.concatenate([value[..., None], expected], axis=-1), 1e-11, 1e-11)
 
     @pytest.mark.parametrize("name", ["gradient", "value_and_gradient", "hessian", "divergence"])
     @pytest.mark.parametrize("sizes", [(3, 6, 1), (4, 5, 6, 2), (2, 5, 3), (3, 4, 3)], ids=str)
@@ -293,13 +294,14 @@ class TestCost:
         D, theta = riesz.mlp(jax.random.key(0), (self.N, self.WIDTH, 1))
         return D, theta, jax.random.normal(jax.random.key(1), (self.M, self.N))
 
+    def flops(self, f, theta):
+        return jax.jit(f).lower(theta).compile(ORDINARY).cost_analysis()["flops"]
+
     def test_a_laplacian_takes_one_pass_and_no_hessian(self):
         D, theta, x = self.problem()
         program = jax.jit(lambda theta: features(D, riesz.laplacian, theta, x))
-        assert program.lower(theta).compile().cost_analysis()["transcendentals"] == self.M * self.WIDTH
-        flops = lambda operator: (
-            jax.jit(lambda theta: features(D, operator, theta, x)).lower(theta).compile().cost_analysis()["flops"]
-        )
+        assert program.lower(theta).compile(ORDINARY).cost_analysis()["transcendentals"] == self.M * self.WIDTH
+        flops = lambda operator: self.flops(lambda theta: features(D, operator, theta, x), theta)
         assert flops(riesz.laplacian) < flops(nested) / 3
 
     @pytest.mark.parametrize("sizes", [(12, 7, 1), (12, 7, 7, 1)], ids=str)
@@ -307,9 +309,7 @@ class TestCost:
         """In forward mode they take one for each of them and each direction."""
         D, theta = riesz.mlp(jax.random.key(0), sizes)
         x = jax.random.normal(jax.random.key(1), (self.M, sizes[0]))
-        flops = lambda operator: (
-            jax.jit(lambda theta: features(D, operator, theta, x)).lower(theta).compile().cost_analysis()["flops"]
-        )
+        flops = lambda operator: self.flops(lambda theta: features(D, operator, theta, x), theta)
         rows = sizes[0] * self.M * theta.size
         assert flops(riesz.gradient) < 7 * rows < flops(jax.jacfwd) / 4
         assert flops(riesz.value_and_gradient) < 7 * (rows + self.M * theta.size)
@@ -319,7 +319,7 @@ class TestCost:
         D, theta, x = self.problem()
         for operator in (riesz.laplacian, riesz.spatial(riesz.laplacian)):
             seen = lambda theta: jax.vmap(operator(D(theta)))(x)  # noqa: B023
-            compiled = jax.jit(seen).lower(theta).compile().as_text()
+            compiled = jax.jit(seen).lower(theta).compile(ORDINARY).as_text()
             for shape in ((self.M, self.N, self.WIDTH), (self.M, self.WIDTH, self.N), (self.M, self.N - 1, self.WIDTH)):
                 assert f"f64[{','.join(map(str, shape))}]" not in compiled
 
@@ -479,13 +479,14 @@ class TestHessianAndValueAndGradient:
 
     def test_the_value_takes_one_pass(self):
         D, theta = riesz.mlp(jax.random.key(0), (5, 7, 1))
-        cost = jax.jit(riesz.value_and_gradient(D(theta))).lower(jnp.ones(5)).compile().cost_analysis()
+        cost = jax.jit(riesz.value_and_gradient(D(theta))).lower(jnp.ones(5)).compile(ORDINARY).cost_analysis()
         assert cost["transcendentals"] == 7
 
 
 PAGE = (pathlib.Path(__file__).parents[1] / "docs/operators.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_operators_page_run(tmp_path):
     names = run_page("docs/operators.md", tmp_path)
     assert float(names["solution"].loss) < 1e-8

@@ -38,6 +38,7 @@ def test_every_result_is_on_the_reliability_page():
     assert text.splitlines()[3:] == [f"| `{result.name}` | {result} |" for result in riesz.Result]
 
 
+@pytest.mark.slow
 def test_the_example_of_the_reliability_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first = run_page("docs/reliability.md", tmp_path)["solution"]
@@ -45,6 +46,7 @@ def test_the_example_of_the_reliability_page_runs(tmp_path, monkeypatch):
     assert run_page("docs/reliability.md", tmp_path)["solution"].steps == first.steps
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_extension_page_run(tmp_path):
     names = run_page("docs/extending.md", tmp_path)
     D, theta0 = riesz.mlp(jax.random.key(0), (1, 4, 1))

@@ -16,6 +16,7 @@ import pytest
 
 import reference
 import riesz
+from compiling import QUICK
 
 STEPS = 3
 EPS = 1e-3
@@ -267,15 +268,8 @@ REST = [program for program in FULL if program not in DEFAULT]
 
 # The exam.
 
-# Compile fast rather than well: each program runs once.
-QUICK = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_cpu_parallel_codegen_split_count": 1,
-}
 
-
+# Each program runs once, and there are thousands.
 @eqx.filter_jit(compiler_options=QUICK)
 def steps(method, loss, D, theta):
     """The iterates of a method, with their step sizes and the losses before them."""

@@ -60,7 +60,9 @@ def example(name, monkeypatch):
     return runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name=name)
 
 
-@pytest.mark.parametrize("name", GALLERY)
+@pytest.mark.parametrize(
+    "name", ["noisy_fit", *(pytest.param(name, marks=pytest.mark.slow) for name in GALLERY if name != "noisy_fit")]
+)
 def test_an_example_with_a_picture_in_short(name, monkeypatch, tmp_path, capsys):
     picture = tmp_path / "picture.png"
     monkeypatch.setattr("sys.argv", [name, "--short", "--out", str(picture)])

@@ -84,3 +84,17 @@ def test_starts_are_standard_normal_and_repeatable():
     starts = np.stack([problem.start(seed) for seed in range(50)])
     assert abs(starts.mean()) < 0.1 and abs(starts.std() - 1) < 0.05
     np.testing.assert_array_equal(problem.start(7), starts[7])
+
+
+@pytest.mark.parametrize("module", ALL, ids=lambda module: module.__name__.split(".")[-1])
+def test_a_second_experiment_compiles_nothing(module, caplog):
+    """Neither for its steps nor for its metrics: models and metrics of two experiments of a problem are equal."""
+    first, second = module.experiment(), module.experiment()
+    run = lambda problem, theta: riesz.minimise(
+        problem.loss, problem.D, theta, "gd", max_steps=1, metrics=problem.metrics, progress=False
+    )
+    starts = first.start(0), first.start(1)
+    run(first, starts[0])
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        run(second, starts[1])
+    assert not [record for record in caplog.records if "Compiling" in record.message]

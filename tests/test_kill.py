@@ -84,7 +84,7 @@ def kill_many(count, folder, environment, uninterrupted, seed):
     while kills < count:
         home = folder / str(runs)
         home.mkdir()
-        for _ in range(KILLS_A_RUN):
+        for _ in range(min(KILLS_A_RUN, count)):
             child = start(home, environment)
             if not kill_at(child, home, rng.uniform(0.0, 0.4)):
                 break  # it was faster
@@ -99,6 +99,12 @@ def kill_many(count, folder, environment, uninterrupted, seed):
     return kills, runs
 
 
+def test_two_kills(tmp_path, environment, uninterrupted):
+    kills, _ = kill_many(2, tmp_path, environment, uninterrupted, seed=0)
+    assert kills >= 2
+
+
+@pytest.mark.slow
 def test_ten_kills(tmp_path, environment, uninterrupted):
     kills, _ = kill_many(10, tmp_path, environment, uninterrupted, seed=0)
     assert kills >= 10
@@ -112,6 +118,7 @@ def test_a_hundred_kills(tmp_path, environment, uninterrupted, capsys):
     assert kills >= 100
 
 
+@pytest.mark.slow
 def test_other_processes_give_the_same_bits(tmp_path, environment, uninterrupted):
     """With their own hash seeds, and without checkpoints in between."""
     assert start(tmp_path, environment | {"PYTHONHASHSEED": "1"}).wait() == 0

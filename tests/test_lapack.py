@@ -79,6 +79,7 @@ print(many.steps.tolist())
 """
 
 
+@pytest.mark.slow
 def test_many_starts_of_many_classes_end():
     """They did not: two threads' batches of 1500 Hessians of the softmax waited for each other."""
     run = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, timeout=240)

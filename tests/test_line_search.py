@@ -19,8 +19,9 @@ def moved(name):
     method = riesz.METHODS[name](step_size=riesz.Constant(0.05))
     theta, state = THETA, method.init(THETA)
     sample = method.draw(LOSS, D, THETA)
+    step = eqx.filter_jit(method.step)
     for _ in range(2):
-        theta, state, _ = method.step(LOSS, D, theta, state, sample)
+        theta, state, _ = step(LOSS, D, theta, state, sample)
     return theta, state, sample
 
 

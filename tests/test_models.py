@@ -278,6 +278,7 @@ def test_a_wrong_call_is_answered_with_one_sentence(call, error, pattern):
 PAGE = (pathlib.Path(__file__).parents[1] / "docs/models.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_models_page_run(tmp_path):
     names = run_page("docs/models.md", tmp_path)
     assert names["solution"].result.converged

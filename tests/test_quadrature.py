@@ -450,6 +450,7 @@ class TestDocs:
             parameters = list(inspect.signature(getattr(riesz, name)).parameters)
             assert set(arguments.split(", ")) <= set(parameters)
 
+    @pytest.mark.slow
     def test_its_examples_run_and_show_every_measure(self, tmp_path):
         program = code("docs/measures.md")
         names = run_page("docs/measures.md", tmp_path)

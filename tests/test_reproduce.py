@@ -22,6 +22,7 @@ from riesz.experiments._baselines import Optax
 from riesz.experiments._competitors import COMPETITORS
 from riesz.experiments._reproduce import plan, run_all
 from riesz.experiments._store import Store, StoreError, aside
+from riesz.experiments.cli import main
 from runs import stored
 
 RIESZ = [sys.executable, "-c", "from riesz.experiments.cli import main; main()"]
@@ -34,7 +35,10 @@ def table(folder):
         return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
 
 
-@pytest.mark.parametrize(("end", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [(signal.SIGKILL, -signal.SIGKILL), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+)
 def test_an_ended_run_goes_on_to_the_same_table(tmp_path, end, code):
     """End it as soon as the first runs are kept; run again; compare with a run that was left alone."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -76,7 +80,7 @@ def test_ctrl_c_at_the_end_of_a_run_is_not_lost(tmp_path, monkeypatch, owner, na
     assert store.seeds("mackey-glass", "NGD") == [0]
 
 
-@pytest.mark.parametrize(
+MISTAKES = pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["reproduce", "mackey"], "there is no problem 'mackey'"),
@@ -87,7 +91,22 @@ def test_ctrl_c_at_the_end_of_a_run_is_not_lost(tmp_path, monkeypatch, owner, na
         (["report", "/proc/nowhere"], "holds no runs"),
     ],
 )
+
+
+@MISTAKES
+def test_mistakes_get_a_sentence(arguments, sentence, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["riesz", *arguments])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.slow
+@MISTAKES
 def test_mistakes_get_a_sentence_and_exit_code_2(arguments, sentence):
+    """Also from the command itself, in a process of its own."""
     run = subprocess.run([*RIESZ, *arguments], capture_output=True, text=True, timeout=120)
     assert run.returncode == 2
     assert sentence in run.stderr
@@ -134,6 +153,7 @@ def test_every_figure_has_its_methods():
     assert len(folders) == len(COMPETITORS), "every method has a folder of its own"
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_named_and_nothing_else_is_lost(tmp_path):
     """Exit code 2 and one sentence; the other runs stay, and removing the file is enough to go on."""
     arguments = [*RIESZ, "reproduce", "mackey-glass", "--methods", "NGD", "--seeds", "2", "--steps", "2"]

@@ -1,5 +1,6 @@
 """The second-order retraction: its equation densely transcribed, its order, its limit."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,14 +21,20 @@ def problem(request):
     return riesz.least_squares(riesz.points(x, data=jnp.sin(3 * x))), D, theta, riesz.L2()
 
 
+@eqx.filter_jit
+def derivatives(D, theta, x):
+    """The values at points, their Jacobian and their Hessians."""
+    z = lambda theta: jax.vmap(D(theta))(x)
+    return z(theta), jax.jacfwd(z)(theta), jax.jacfwd(jax.jacfwd(z))(theta)
+
+
 def dense(loss, D, theta, delta, eps, limit, W):
     """The docstring's equation with explicit Hessians and Gram matrices."""
     (term,) = loss.terms
     x, weights = term.over.x, np.asarray(term.over.weights)
-    z = lambda theta: jax.vmap(D(theta))(x)
-    J, H = np.asarray(jax.jacfwd(z)(theta)), np.asarray(jax.jacfwd(jax.jacfwd(z))(theta))
+    z, J, H = map(np.asarray, derivatives(D, theta, x))
     if isinstance(W, riesz.GaussNewton):
-        p = 1 / (1 + np.exp(-np.asarray(z(theta))))
+        p = 1 / (1 + np.exp(-z))
         weights = weights * p * (1 - p)
     eigenvalues, vectors = np.linalg.eigh(J.T @ (weights[:, None] * J))
     bent = np.einsum("mij,i,j->m", H, delta, delta)

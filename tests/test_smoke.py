@@ -1,4 +1,8 @@
-"""Every named method runs, and lowers the loss of a small regression problem."""
+"""Every named method runs, and lowers the loss of a small regression problem.
+
+Their steps are examined in test_exam.py, and auto's in test_auto.py; here one of each goes through `minimise`, and all
+others in the slow part.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +11,12 @@ import pytest
 
 import riesz
 
+AT_ONCE = ("auto", "nhb")
 
-@pytest.mark.parametrize("name", sorted(riesz.METHODS))
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in AT_ONCE else pytest.mark.slow) for name in sorted(riesz.METHODS)]
+)
 def test_every_method_lowers_the_loss(name):
     x = jnp.linspace(-1, 1, 40)
     loss = riesz.least_squares(riesz.points(x, data=jnp.sin(3 * x)))

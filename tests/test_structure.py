@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import riesz
+from compiling import ORDINARY
 from programs import inner
 
 M, D_SIZE, WIDTH = 29, 13, 4
@@ -219,7 +220,7 @@ def test_passes_through_the_model(name):
     method, loss = riesz.METHODS[name](), regression()
     sample = method.draw(loss, network, THETA)
     program = jax.jit(lambda theta, state: method.step(loss, network, theta, state, sample))
-    cost = program.lower(THETA, method.init(THETA)).compile().cost_analysis()
+    cost = program.lower(THETA, method.init(THETA)).compile(ORDINARY).cost_analysis()
     passes, rest = divmod(int(cost["transcendentals"]), M * WIDTH)
     assert passes == PASSES[name]
     assert rest < M, "a few square roots"

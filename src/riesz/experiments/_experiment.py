@@ -1,12 +1,31 @@
-"""What an experiment of the paper is: a loss, a model class, random starts, the error it reports and when it stops."""
+"""What an experiment of the paper is: a loss, a model class, random starts, the error it reports and when it stops.
+
+Models and metrics are equinox modules, or functions of a module: two experiments of one problem then share the programs
+that JAX has compiled.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from .._problem.integral import AbstractLoss
+from .._types import Parametrisation, Vector
+
+
+class MeanSquaredError(eqx.Module):
+    """theta -> the mean of (D(theta)(x) - y)^2 over points x and values y."""
+
+    D: Parametrisation
+    x: jax.Array
+    y: jax.Array
+
+    def __call__(self, theta: Vector) -> jax.Array:
+        """The error at theta."""
+        return jnp.mean((jax.vmap(self.D(theta))(self.x) - self.y) ** 2)
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,44 @@
 """What the two PDE problems of section 5.4 share: residual loss, errors against the exact solution."""
 
-from collections.abc import Callable
-from typing import Any
-
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._problem.integral import AbstractLoss
 from .._problem.losses import residual
 from .._problem.measures import grid
-from .._types import Function, Operator
-from ._experiment import Experiment
+from .._types import Function, Operator, Parametrisation, Vector
+from ._experiment import Experiment, MeanSquaredError
+
+
+class Residual(eqx.Module):
+    """theta -> the square root of the mean of (A D(theta) - f)^2 over points x with sources f."""
+
+    D: Parametrisation
+    operator: Operator
+    x: jax.Array
+    f: jax.Array
+
+    def __call__(self, theta: Vector) -> jax.Array:
+        """The norm at theta."""
+        return jnp.sqrt(jnp.mean((jax.vmap(self.operator(self.D(theta)))(self.x) - self.f) ** 2))
+
+
+class TwiceTheLoss(eqx.Module):
+    """theta -> the mean squared residual at the training points."""
+
+    D: Parametrisation
+    loss: AbstractLoss
+
+    def __call__(self, theta: Vector) -> jax.Array:
+        """2 L(theta)."""
+        return 2 * self.loss(self.D(theta))
 
 
 def pde_experiment(
     name: str,
     title: str,
-    D: Callable[[Any], Function],
+    D: Parametrisation,
     size: int,
     operator: Operator,
     source: Function,
@@ -33,16 +56,6 @@ def pde_experiment(
     x = jnp.linspace(low, high, 10000)
     solution, f = jax.vmap(exact)(x), jax.vmap(source)(x)
     loss = residual(operator, source, training)
-
-    def mean_squared_error(theta: Any) -> jax.Array:
-        return jnp.mean((jax.vmap(D(theta))(x) - solution) ** 2)
-
-    def test_residual(theta: Any) -> jax.Array:
-        return jnp.mean((jax.vmap(operator(D(theta)))(x) - f) ** 2)
-
-    def train_residual(theta: Any) -> jax.Array:
-        return 2 * loss(D(theta))
-
     return Experiment(
         name=name,
         title=title,
@@ -50,9 +63,9 @@ def pde_experiment(
         D=D,
         size=size,
         metrics={
-            "solution_mse": mean_squared_error,
-            "residual_norm": lambda theta: jnp.sqrt(test_residual(theta)),
-            "train_residual": train_residual,
+            "solution_mse": MeanSquaredError(D, x, solution),
+            "residual_norm": Residual(D, operator, x, f),
+            "train_residual": TwiceTheLoss(D, loss),
         },
         error="solution_mse",
         error_against_time="residual_norm",

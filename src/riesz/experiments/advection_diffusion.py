@@ -8,12 +8,13 @@ equation. The threshold at which the paper stops is not stated: we take a mean s
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from .._problem.models import mlp
 from .._problem.operators import derivative
-from .._types import Function
+from .._types import Function, Parametrisation, Vector
 from ._experiment import Experiment
 from ._pde import pde_experiment
 
@@ -34,18 +35,24 @@ def source(x: Any) -> Any:
     return jnp.ones_like(x)
 
 
+class Model(eqx.Module):
+    """D(theta)(x) = x (1 - x) NN(x), which vanishes at both ends."""
+
+    network: Parametrisation
+
+    def __call__(self, theta: Vector) -> Function:
+        """The function with these parameters."""
+        v = self.network(theta)
+        return lambda x: x * (1 - x) * v(x)
+
+
 def experiment(threshold: float = 1e-10, max_steps: int = 400) -> Experiment:
     """The problem; `threshold` is on the mean squared residual, which is twice the loss."""
     network, theta = mlp(jax.random.key(0), (1, 5, 5, 1), activation="tanh")
-
-    def D(theta: Any) -> Function:
-        v = network(theta)
-        return lambda x: x * (1 - x) * v(x)
-
     return pde_experiment(
         "advection-diffusion",
         "Advection-diffusion",
-        D,
+        Model(network),
         theta.size,
         operator,
         source,

@@ -13,7 +13,7 @@ import numpy as np
 from .._problem.losses import least_squares
 from .._problem.measures import points
 from .._problem.models import mlp
-from ._experiment import Experiment
+from ._experiment import Experiment, MeanSquaredError
 
 DELAYS = (0, 6, 12, 18)
 AHEAD = 6
@@ -38,17 +38,11 @@ def experiment(history: float = 1.2, threshold: float = 2e-5, max_steps: int = 5
     """The problem; `threshold` is on the training mean squared error, which is twice the loss."""
     z = series(5600, history=history)
     D, theta = mlp(jax.random.key(0), (4, 10, 1), activation="sigmoid")
-
-    def mean_squared_error(first: int):
-        x, y = (jnp.asarray(part) for part in pairs(z, first, 500))
-        return x, y, lambda theta: jnp.mean((jax.vmap(D(theta))(x) - y) ** 2)
-
-    x, y, train = mean_squared_error(200)
-    _, _, test = mean_squared_error(5000)
+    train, test = (MeanSquaredError(D, *(jnp.asarray(part) for part in pairs(z, first, 500))) for first in (200, 5000))
     return Experiment(
         name="mackey-glass",
         title="Mackey-Glass",
-        loss=least_squares(points(x, data=y)),
+        loss=least_squares(points(train.x, data=train.y)),
         D=D,
         size=theta.size,
         metrics={"train_mse": train, "test_mse": test},

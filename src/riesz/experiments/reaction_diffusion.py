@@ -9,12 +9,13 @@ The threshold at which the paper stops is not stated: we take a mean squared res
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from .._problem.models import mlp
 from .._problem.operators import derivative
-from .._types import Function
+from .._types import Function, Parametrisation, Vector
 from ._experiment import Experiment
 from ._pde import pde_experiment
 
@@ -35,18 +36,24 @@ def source(x: Any) -> Any:
     return jnp.pi**2 * jnp.cos(jnp.pi * x) + jnp.cos(jnp.pi * x) ** 3
 
 
+class Model(eqx.Module):
+    """D(theta)(x) = NN(x) (1-x)^2 (1+x)^2 + c + a (x^3/3 - x), whose slope vanishes at both ends."""
+
+    network: Parametrisation
+
+    def __call__(self, theta: Vector) -> Function:
+        """The function with these parameters."""
+        v, a, c = self.network(theta[:-2]), theta[-2], theta[-1]
+        return lambda x: v(x) * (1 - x) ** 2 * (1 + x) ** 2 + c + a * (x**3 / 3 - x)
+
+
 def experiment(threshold: float = 1e-8, max_steps: int = 400) -> Experiment:
     """The problem; `threshold` is on the mean squared residual, which is twice the loss."""
     network, gamma = mlp(jax.random.key(0), (1, 5, 5, 1), activation="tanh")
-
-    def D(theta: Any) -> Function:
-        v, a, c = network(theta[:-2]), theta[-2], theta[-1]
-        return lambda x: v(x) * (1 - x) ** 2 * (1 + x) ** 2 + c + a * (x**3 / 3 - x)
-
     return pde_experiment(
         "reaction-diffusion",
         "Reaction-diffusion",
-        D,
+        Model(network),
         gamma.size + 2,
         operator,
         source,
