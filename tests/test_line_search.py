@@ -55,7 +55,7 @@ def test_armijo_takes_the_first_step_that_decreases_enough(name):
     there = method.choices.linearise(LOSS, D, y, sample)
     where = there if name == "nn1" else here
     W = method.choices.gradient_space(where, sample)
-    slope = where.covector(there.slopes) @ W.represent(where, there.slopes)
+    slope = where.covector(there.slopes) @ W.represent(where, there.slopes).coefficients
     constant = lambda alpha: one_step(riesz.METHODS[name](step_size=riesz.Constant(alpha)), theta, state, sample)
     alphas = 2.0 ** -jnp.arange(31.0)
     _, losses, _ = jax.vmap(constant)(alphas)

@@ -109,7 +109,7 @@ def gradient(method, loss, D, theta):
     sample = method.draw(loss, D, theta)
     at = method.choices.linearise(loss, D, theta, sample)
     W = method.choices.gradient_space(at, sample)
-    return W.represent(at, at.slopes), at.covector(at.slopes), W.psi.array(), W.factors.eigenvalues
+    return W.represent(at, at.slopes).coefficients, at.covector(at.slopes), W.psi.array(), W.factors.eigenvalues
 
 
 @compiled

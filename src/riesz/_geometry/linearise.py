@@ -7,14 +7,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._problem.features import Features, evaluate, features
+from .._problem.features import Features, features, values_alone
 from .._problem.integral import AbstractLoss, AbstractTerm
 from .._problem.measures import Points
 from .._types import Operator, Parametrisation, Vector
+from .rows import Slopes as Slopes
 from .rows import pull_in_chunks
-
-Slopes = tuple[jax.Array, ...]
-"""L'(v), as the slopes l'(z_j) of every term at its points: it can be paired with any tangent space."""
 
 
 class Sample(eqx.Module):
@@ -62,7 +60,8 @@ class Linearisation(eqx.Module):
 
     def features(self, operator: Operator, x: jax.Array) -> Features:
         """The values of another operator at other points, with rows where this linearisation stores rows."""
-        return look(self.D, operator, self.theta, x, self.stored)
+        make = features if self.stored else values_alone
+        return make(self.D, operator, self.theta, x)
 
     def covector(self, slopes: Slopes) -> Vector:
         """The covector L'(psi(theta)) in R^d: for the linearisation's own slopes, the gradient of the loss in theta."""
@@ -75,11 +74,6 @@ class Linearisation(eqx.Module):
             where = self.D, part.term.operator, self.theta
             pulled.append(pull_in_chunks(*where, weighted, part.over.x, self.chunk))
         return sum(pulled[1:], pulled[0])
-
-
-def look(D: Parametrisation, operator: Operator, theta: Vector, x: jax.Array, rows: bool) -> Features:
-    """Values at the points, with their rows or by a forward pass alone."""
-    return features(D, operator, theta, x) if rows else Features(evaluate(D, operator, theta, x), None)
 
 
 def linearise(
@@ -101,7 +95,7 @@ def linearise(
     stored = rows and chunk is None
     parts = []
     for term, over in zip(loss.terms, sample.terms, strict=True):
-        known = look(D, term.operator, theta, over.x, stored)
+        known = (features if stored else values_alone)(D, term.operator, theta, over.x)
         parts.append(Part(term, over, known, *term.densities_and_slopes(known.values, over)))
     value = sum(part.over.weights @ part.densities for part in parts)
     return Linearisation(D, theta, tuple(parts), value, chunk, stored)  # type: ignore[arg-type]

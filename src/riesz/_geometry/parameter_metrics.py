@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -13,22 +12,15 @@ from .._problem.measures import Points
 from .._types import Vector
 from .inner_products import AbstractMetric
 from .linearise import Linearisation, Slopes
-from .tangent import AbstractSpace
+from .tangent import AbstractSpace, Representer
 
 
 class EuclideanSpace(AbstractSpace):
     """R^d with the identity in place of G."""
 
-    d: int = eqx.field(static=True)
-
-    @property
-    def rank(self) -> jax.Array:
-        """All d of them."""
-        return jnp.asarray(self.d)
-
-    def represent(self, at: Linearisation, slopes: Slopes) -> Vector:
-        """The gradient in theta."""
-        return at.covector(slopes)
+    def represent(self, at: Linearisation, slopes: Slopes) -> Representer:
+        """The gradient in theta is its own representer."""
+        return Representer(at.covector(slopes), jnp.asarray(at.theta.size), jnp.full((), jnp.nan, at.theta.dtype))
 
 
 class Euclidean(AbstractMetric):
@@ -40,7 +32,7 @@ class Euclidean(AbstractMetric):
         self, at: Linearisation, over: Points | None, solver: AbstractSolver, filter: AbstractFilter
     ) -> EuclideanSpace:
         """The space R^d itself."""
-        return EuclideanSpace(at.theta.size)
+        return EuclideanSpace()
 
 
 class HessianSpace(AbstractSpace):
@@ -50,15 +42,12 @@ class HessianSpace(AbstractSpace):
     vectors: jax.Array
     filter: AbstractFilter
 
-    @property
-    def rank(self) -> jax.Array:
-        """The number of eigenvalues of H_L above eps in absolute value."""
-        return self.filter.rank(jnp.abs(self.eigenvalues))
-
-    def represent(self, at: Linearisation, slopes: Slopes) -> Vector:
+    def represent(self, at: Linearisation, slopes: Slopes) -> Representer:
         """H_L^-1 grad L; the filter acts on |lambda|, and the sign of lambda survives, as in Newton's method."""
-        gains = jnp.sign(self.eigenvalues) * self.filter(jnp.abs(self.eigenvalues))
-        return self.vectors @ (gains * (self.vectors.T @ at.covector(slopes)))
+        sizes = jnp.abs(self.eigenvalues)
+        gains = jnp.sign(self.eigenvalues) * self.filter(sizes)
+        g = self.vectors @ (gains * (self.vectors.T @ at.covector(slopes)))
+        return Representer(g, self.filter.rank(sizes), jnp.full((), jnp.nan, g.dtype))
 
 
 class Hessian(AbstractMetric):

@@ -18,6 +18,9 @@ from .._problem.measures import Points
 from .._types import Operator, Parametrisation, Rows, Vector
 from .forms import AbstractForm
 
+Slopes = tuple[jax.Array, ...]
+"""L'(v), as the slopes l'(z_j) of every term at its points: it can be paired with any tangent space."""
+
 
 class Block(eqx.Module):
     """The rows that one operator gives on one measure."""
@@ -47,12 +50,36 @@ class Block(eqx.Module):
         return self.features.values.size
 
 
+def weighted(blocks: tuple[Block, ...], of: Callable[[Block], jax.Array]) -> jax.Array:
+    """A function as weighted rows; `of(block)` gives its values under the block's operator at its points."""
+    return jnp.concatenate([block.weigh(flat(of(block))) for block in blocks])
+
+
 def rows_of(D: Parametrisation, theta: Vector, blocks: tuple[Block, ...], chunk: int | None) -> AbstractRows:
     """All rows of the blocks: stored, or known by their products and assembled for `chunk` points at a time."""
     if chunk is not None:
         return Chunked(D, theta, blocks, chunk)
     parts = [block.weigh(block.features.rows) for block in blocks if block.features.rows is not None]
     return Stored(jnp.concatenate(parts) if len(parts) > 1 else parts[0])
+
+
+def split(blocks: tuple[Block, ...], slopes: Slopes) -> tuple[jax.Array | None, Slopes | None]:
+    """L' as an inner product with given rows, and a rest that stays a covector.
+
+    Rows are projected without squaring the condition number, so as much as possible goes through them: for L2, all of
+    it. Where the blocks are not those of the loss, there are no such rows.
+    """
+    rest: dict[int, Any] = dict(enumerate(slopes))
+    rows = []
+    for block in blocks:
+        if block.term is None:
+            return None, slopes
+        slope, rest[block.term] = block.form.split(rest[block.term])
+        rows.append((jnp.sqrt(block.over.weights)[:, None] * slope).reshape(-1))
+    r = jnp.concatenate(rows)
+    if all(part is None for part in rest.values()):
+        return r, None
+    return r, tuple(jnp.zeros_like(slope) if rest[t] is None else rest[t] for t, slope in enumerate(slopes))
 
 
 class Chunked(AbstractRows):

@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,27 +11,28 @@ import jax.numpy as jnp
 from .._linalg.filters import AbstractFilter
 from .._linalg.rows import AbstractRows
 from .._linalg.solvers import AbstractFactors, AbstractInverse, AbstractSolver
-from .._problem.features import flat
 from .._types import Rows, Vector
 from .linearise import Linearisation, Slopes
-from .rows import Block
+from .rows import Block, split, weighted
+
+
+class Representer(eqx.Module):
+    """The Riesz representer of L' in a space, and how its system was resolved and solved."""
+
+    coefficients: Vector
+    """The coefficients g in the generating system of the space."""
+    rank: jax.Array
+    """How many directions are resolved; -1 where the solver has no spectrum."""
+    residual: jax.Array
+    """The relative residual of the system that was solved; NaN where it was solved directly."""
 
 
 class AbstractSpace(eqx.Module):
     """What represents the gradient: a tangent space, or R^d itself."""
 
-    @property
     @abc.abstractmethod
-    def rank(self) -> jax.Array:
-        """How many directions are resolved."""
-
-    @abc.abstractmethod
-    def represent(self, at: Linearisation, slopes: Slopes) -> Vector:
-        """Coefficients of the representer of L', given as slopes."""
-
-    def residual(self, delta: Vector, covector: Vector) -> jax.Array:
-        """The relative residual of the system for delta; NaN where it was solved directly."""
-        return jnp.full((), jnp.nan, delta.dtype)
+    def represent(self, at: Linearisation, slopes: Slopes) -> Representer:
+        """The representer of L', given as slopes at the points of a linearisation."""
 
 
 class TangentSpace(AbstractSpace):
@@ -88,22 +88,29 @@ class TangentSpace(AbstractSpace):
 
     def rows(self, of: Callable[[Block], jax.Array]) -> jax.Array:
         """A function as weighted rows; `of(block)` gives its values under the block's operator at its points."""
-        return jnp.concatenate([block.weigh(flat(of(block))) for block in self.blocks])
+        return weighted(self.blocks, of)
 
     def project(self, rows: jax.Array) -> Vector:
         """Coefficients of the orthogonal projection of a function, given as weighted rows, onto this space."""
-        return self._unscaled(self.inverse.project(rows))
+        delta = self.inverse.project(rows)
+        return delta if self.scale is None else delta / self.scale
 
     def riesz(self, covector: Vector) -> Vector:
         """Coefficients g of the Riesz representer of a covector c: (psi^T g, psi) = c."""
-        return self._unscaled(self.inverse.riesz(self._unscaled(covector)))
+        if self.scale is None:
+            return self.inverse.riesz(covector)
+        return self.inverse.riesz(covector / self.scale) / self.scale
 
-    def _unscaled(self, x: Vector) -> Vector:
-        return x if self.scale is None else x / self.scale
-
-    def represent(self, at: Linearisation, slopes: Slopes) -> Vector:
-        """Coefficients g of the Riesz representer of L': (psi^T g, w) = L'(w) for all w in this space."""
-        return self.solve(*self.split(at, slopes))
+    def represent(self, at: Linearisation, slopes: Slopes) -> Representer:
+        """The representer g of L': (psi^T g, w) = L'(w) for all w in this space."""
+        r, rest = split(self.blocks, slopes)
+        if r is None:
+            g = self.riesz(at.covector(slopes))
+        else:
+            g = self.project(r) if rest is None else self.project(r) + self.riesz(at.covector(rest))
+        has_spectrum = self.factors.eigenvalues is not None
+        residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else self.residual(g, at.covector(slopes))
+        return Representer(g, self.factors.rank(self.filter), residual)
 
     def split(self, at: Linearisation, slopes: Slopes) -> tuple[jax.Array | None, Vector | None]:
         """L' as the inner product with rows r and a covector c, either of them None where it is not needed."""
@@ -120,32 +127,12 @@ class TangentSpace(AbstractSpace):
         """The norm of the representer of what rows r and a covector c make together."""
         rows, d = self.psi.shape
         r = jnp.zeros(rows, self.psi.dtype) if r is None else r
-        return self.inverse.norm(r, jnp.zeros(d, self.psi.dtype) if c is None else self._unscaled(c))
+        c = jnp.zeros(d, self.psi.dtype) if c is None else c
+        return self.inverse.norm(r, c if self.scale is None else c / self.scale)
 
     def residual(self, delta: Vector, covector: Vector) -> jax.Array:
-        """How well (G + eps S^2) delta = covector was solved by a solver without a spectrum."""
-        if self.factors.eigenvalues is not None:
-            return super().residual(delta, covector)
-        scaled = delta if self.scale is None else self.scale**2 * delta
-        left = covector - self.psi.T @ (self.psi @ delta) - self.filter.eps * scaled
-        size = jnp.linalg.norm(self._unscaled(covector))
-        return jnp.linalg.norm(self._unscaled(left)) / jnp.where(size > 0, size, 1)
-
-
-def split(blocks: tuple[Block, ...], slopes: Slopes) -> tuple[jax.Array | None, Slopes | None]:
-    """L' as an inner product with given rows, and a rest that stays a covector.
-
-    Rows are projected without squaring the condition number, so as much as possible goes through them: for L2, all of
-    it. Where the blocks are not those of the loss, there are no such rows.
-    """
-    rest: dict[int, Any] = dict(enumerate(slopes))
-    rows = []
-    for block in blocks:
-        if block.term is None:
-            return None, slopes
-        slope, rest[block.term] = block.form.split(rest[block.term])
-        rows.append((jnp.sqrt(block.over.weights)[:, None] * slope).reshape(-1))
-    r = jnp.concatenate(rows)
-    if all(part is None for part in rest.values()):
-        return r, None
-    return r, tuple(jnp.zeros_like(slope) if rest[t] is None else rest[t] for t, slope in enumerate(slopes))
+        """How well (G + eps S^2) delta = covector is solved, relative to the covector, for the filter `Shift`."""
+        S = jnp.ones_like(delta) if self.scale is None else self.scale
+        left = covector - self.psi.T @ (self.psi @ delta) - self.filter.eps * S**2 * delta
+        size = jnp.linalg.norm(covector / S)
+        return jnp.linalg.norm(left / S) / jnp.where(size > 0, size, 1)

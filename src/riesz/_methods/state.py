@@ -7,7 +7,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._geometry.linearise import Linearisation
+from .._geometry.tangent import Representer
 from .._types import Vector
+from .retractions import Retracted
 
 
 class State(eqx.Module):
@@ -57,6 +60,23 @@ class Info(eqx.Module):
     """The relative residual that a solver without a spectrum has reached; else NaN."""
     accepted: jax.Array = _column(bool)
     """False where the step was undone."""
+
+    @classmethod
+    def of(
+        cls, at: Linearisation, covector: Vector, gradient: Representer, moved: Retracted, alpha: jax.Array
+    ) -> "Info":
+        """What a step tells: where it moved from `at`, by which covector, and how that was represented."""
+        return cls(
+            loss=at.loss,
+            end=jnp.zeros((), int),
+            gradient_norm=jnp.linalg.norm(covector),
+            step_norm=jnp.linalg.norm(moved.theta - at.theta),
+            alpha=alpha,
+            scale=moved.scale,
+            rank=gradient.rank,
+            residual=gradient.residual,
+            accepted=jnp.asarray(True),
+        )
 
 
 STEP_COLUMNS: dict[str, type] = {

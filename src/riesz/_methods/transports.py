@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 
 from .._geometry.linearise import Linearisation
+from .._geometry.rows import weighted
 from .._problem.features import along, evaluate
 from .._types import Vector
 from .state import State
@@ -36,8 +37,8 @@ class Projected(AbstractTransport):
 
     def __call__(self, at: Linearisation, space: Any, state: State) -> Vector:
         """One JVP and one more right-hand side."""
-        last = space.rows(lambda block: along(at.D, block.operator, state.theta, state.delta, block.over.x))
-        return space.project(last)
+        last = lambda block: along(at.D, block.operator, state.theta, state.delta, block.over.x)
+        return space.project(weighted(space.blocks, last))
 
 
 class Difference(AbstractTransport):
@@ -48,10 +49,8 @@ class Difference(AbstractTransport):
 
     def __call__(self, at: Linearisation, space: Any, state: State) -> Vector:
         """One forward pass at theta_{k-1} and one more right-hand side."""
-        difference = space.rows(
-            lambda block: block.features.values - evaluate(at.D, block.operator, state.theta, block.over.x)
-        )
-        return space.project(difference)
+        last = lambda block: evaluate(at.D, block.operator, state.theta, block.over.x)
+        return space.project(weighted(space.blocks, lambda block: block.features.values - last(block)))
 
 
 class Quasi(AbstractTransport):

@@ -128,6 +128,11 @@ def features(D: Parametrisation, operator: Operator, theta: Vector, x: jax.Array
     return Features(jnp.moveaxis(values, -1, 0), jnp.moveaxis(rows, -1, 0))
 
 
+def values_alone(D: Parametrisation, operator: Operator, theta: Vector, x: jax.Array) -> Features:
+    """Values at every point without rows: one forward pass."""
+    return Features(evaluate(D, operator, theta, x), None)
+
+
 def flat(values: jax.Array) -> jax.Array:
     """Values of shape (m, ...) as (m, p)."""
     return values.reshape(values.shape[0], -1)

@@ -137,7 +137,7 @@ class AbstractTerm(AbstractLoss):
     def densities_and_slopes(self, z: jax.Array, over: Points) -> tuple[jax.Array, jax.Array]:
         """The point-wise losses l(z_j), and their slopes l'(z_j) of shape (m, p)."""
         densities, slopes = self._pointwise(jax.value_and_grad(self.density), z, over)
-        return densities, flat(slopes)
+        return densities, slopes.reshape(slopes.shape[0], -1)
 
     def curvature(self, z: Any, over: Points) -> Curvature:
         """What l'' is for every z and all data: zero, the identity, diagonal or full; of z only the shape is used."""

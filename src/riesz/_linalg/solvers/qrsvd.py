@@ -48,11 +48,8 @@ class SingularValues(AbstractFactors):
     U: jax.Array
     s: jax.Array
     V: jax.Array
-
-    @property
-    def tall(self) -> bool:
-        """Whether there are at least as many rows as parameters, so that Q is on the left."""
-        return self.psi.shape[0] >= self.psi.shape[1]
+    tall: bool = eqx.field(static=True)
+    """Whether there are at least as many rows as parameters, so that Q is on the left."""
 
     @property
     def eigenvalues(self) -> jax.Array:
@@ -143,7 +140,7 @@ class QRSVD(ChunkedSolver):
         if rows >= d:
             Q, R = Reflectors.of(psi.array())
             U, s, Vt = jnp.linalg.svd(R)
-            return SingularValues(psi, Q, U, s, Vt.T)
+            return SingularValues(psi, Q, U, s, Vt.T, tall=True)
         Q, R = Reflectors.of(psi.array().T)
         V, s, Ut = jnp.linalg.svd(R)
-        return SingularValues(psi, Q, Ut.T, s, V)
+        return SingularValues(psi, Q, Ut.T, s, V, tall=False)

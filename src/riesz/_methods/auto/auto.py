@@ -10,15 +10,15 @@ import jax.numpy as jnp
 from ... import _check
 from ..._geometry.inner_products import AbstractMetric, GaussNewton, draw_sample
 from ..._geometry.linearise import Linearisation, Sample, linearise
-from ..._geometry.rows import rows_of
-from ..._geometry.tangent import TangentSpace, split
+from ..._geometry.rows import rows_of, split
+from ..._geometry.tangent import Representer, TangentSpace
 from ..._linalg.filters import Shift
 from ..._linalg.solvers import AbstractSolver, as_solver
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..result import Result, first_code
 from ..retractions import Retracted, SecondOrder, Straight
-from ..schemes.base import AbstractMethod, info_of
+from ..schemes.base import AbstractMethod
 from ..state import Info
 from .coordinates import scale, turning
 from .losses import Memory
@@ -127,10 +127,10 @@ class Auto(AbstractMethod):
         at = linearise(loss, D, theta, sample, chunk=self.solver.points_at_once)
         covector = at.covector(at.slopes)
         space, speed, measured = self._space(at, covector, state)
-        gradient = space.split(at, at.slopes)
+        parts = space.split(at, at.slopes)
         floor = space.factors.noise + rounding.tiny
         # What a full Gauss-Newton step is predicted to gain.
-        gain = space.filtered(Shift(floor)).representer_norm(*gradient) ** 2 / 2
+        gain = space.filtered(Shift(floor)).representer_norm(*parts) ** 2 / 2
         noise = 4 * rounding.eps * at.magnitude
         stationary = gain <= rounding.eps**0.75 * noise
         stranded = stationary & (state.memory.lowest < -noise)
@@ -140,10 +140,12 @@ class Auto(AbstractMethod):
 
         def attempt(shift: jax.Array) -> Trial:
             damped = space.filtered(Shift(shift))
-            g = damped.solve(*gradient)
+            g = damped.solve(*parts)
             moved = self.retraction(at, damped, -g)
             predicted = -(covector @ moved.delta) - space.norm(moved.delta) ** 2 / 2
-            return Trial(moved, loss.value(D(moved.theta), sample.terms), predicted, damped.residual(g, covector))
+            has_spectrum = space.factors.eigenvalues is not None
+            residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else damped.residual(g, covector)
+            return Trial(moved, loss.value(D(moved.theta), sample.terms), predicted, residual)
 
         def good(trial: Trial) -> jax.Array:
             finite = jnp.all(jnp.isfinite(trial.moved.theta)) & jnp.isfinite(trial.loss)
@@ -175,7 +177,8 @@ class Auto(AbstractMethod):
             (retreat, 10 * jnp.maximum(state.damping, 1)),
             (True, _controlled(state.damping, tries, accepted, trial.moved.bending)),
         )
-        info = info_of(at, space.rank, covector, trial.residual, moved, jnp.ones((), theta.dtype))
+        gradient = Representer(jnp.zeros_like(theta), space.rank, trial.residual)
+        info = Info.of(at, covector, gradient, moved, jnp.ones((), theta.dtype))
         meaningless = gain <= noise + rounding.eps * memory.fall
         ends = [
             # Without a tangent space there is nothing to gain either, but that is not convergence.

@@ -5,7 +5,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 
 from ... import _check
 from ..._geometry.inner_products import AbstractInnerProduct, AbstractMetric, draw_sample, same_rows
@@ -16,7 +15,7 @@ from ..._linalg.solvers import AbstractSolver, check_filter
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..momentum import AbstractMomentum, NoMomentum
-from ..retractions import AbstractRetraction, Retracted
+from ..retractions import AbstractRetraction
 from ..state import Info, State
 from ..step_sizes import AbstractStepSize, Shortened
 from ..transports import AbstractTransport
@@ -95,6 +94,14 @@ class Choices(eqx.Module):
                 "use the projected or the difference variant."
             )
 
+    def look(
+        self, loss: AbstractLoss, D: Parametrisation, theta: Vector, sample: Sample
+    ) -> tuple[Linearisation, AbstractSpace, Any]:
+        """What is known at theta, the space of the gradient and that of the momentum."""
+        at = self.linearise(loss, D, theta, sample)
+        W = self.gradient_space(at, sample)
+        return at, W, self.momentum_space(at, sample, W)
+
     def linearise(
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, sample: Sample, rows: bool | None = None
     ) -> Linearisation:
@@ -151,20 +158,3 @@ class AbstractScheme(AbstractMethod):
     def at_rest(self, theta: Vector, state: State) -> State:
         """No momentum, the same k."""
         return state.at_rest(theta)
-
-
-def info_of(
-    at: Linearisation, rank: jax.Array, covector: Vector, residual: jax.Array, moved: Retracted, alpha: jax.Array
-) -> Info:
-    """What a step tells: where it moved from `at`, by which covector, and how its system was solved."""
-    return Info(
-        loss=at.loss,
-        end=jnp.zeros((), int),
-        gradient_norm=jnp.linalg.norm(covector),
-        step_norm=jnp.linalg.norm(moved.theta - at.theta),
-        alpha=alpha,
-        scale=moved.scale,
-        rank=rank,
-        residual=residual,
-        accepted=jnp.asarray(True),
-    )

@@ -8,7 +8,7 @@ from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..state import Info, State
 from ..step_sizes import Search
-from .base import AbstractScheme, Choices, info_of
+from .base import AbstractScheme, Choices
 
 
 class HeavyBall(AbstractScheme):
@@ -24,10 +24,9 @@ class HeavyBall(AbstractScheme):
     ) -> tuple[Vector, State, Info]:
         """One Jacobian and, where X is W, one factorisation."""
         choices = self.choices
-        at = choices.linearise(loss, D, theta, sample)
-        W = choices.gradient_space(at, sample)
-        X = choices.momentum_space(at, sample, W)
-        g = W.represent(at, at.slopes)
+        at, W, X = choices.look(loss, D, theta, sample)
+        gradient = W.represent(at, at.slopes)
+        g = gradient.coefficients
         d = choices.transport(at, X, state)
         beta = choices.momentum(state.k)
 
@@ -44,5 +43,5 @@ class HeavyBall(AbstractScheme):
         return (
             moved.theta,
             State(theta, moved.delta, alpha, state.k + 1),
-            info_of(at, W.rank, covector, W.residual(g, covector), moved, alpha),
+            Info.of(at, covector, gradient, moved, alpha),
         )

@@ -8,7 +8,7 @@ from ..._types import Parametrisation, Vector
 from ..state import Info, State
 from ..step_sizes import Search
 from ..transports import Difference
-from .base import AbstractScheme, Choices, info_of
+from .base import AbstractScheme, Choices
 
 
 class NesterovOne(AbstractScheme):
@@ -39,7 +39,8 @@ class NesterovOne(AbstractScheme):
 
         there = choices.linearise(loss, D, drift.theta, sample)
         W = choices.gradient_space(there, sample)
-        g = W.represent(there, there.slopes)
+        gradient = W.represent(there, there.slopes)
+        g = gradient.coefficients
 
         def trial(alpha: jax.Array) -> jax.Array:
             return loss.value(D(choices.retraction(there, W, -alpha * g).theta), sample.terms)
@@ -50,5 +51,5 @@ class NesterovOne(AbstractScheme):
         return (
             moved.theta,
             State(theta, drift.delta + moved.delta, alpha, state.k + 1),
-            info_of(at, W.rank, covector, W.residual(g, covector), moved, alpha),
+            Info.of(at, covector, gradient, moved, alpha),
         )

@@ -7,7 +7,7 @@ from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..state import Info, State
 from ..step_sizes import Search
-from .base import AbstractScheme, Choices, info_of
+from .base import AbstractScheme, Choices
 
 
 class NesterovTwo(AbstractScheme):
@@ -24,14 +24,13 @@ class NesterovTwo(AbstractScheme):
     ) -> tuple[Vector, State, Info]:
         """Look ahead to y_k, then step from theta_k."""
         choices = self.choices
-        at = choices.linearise(loss, D, theta, sample)
-        W = choices.gradient_space(at, sample)
-        X = choices.momentum_space(at, sample, W)
+        at, W, X = choices.look(loss, D, theta, sample)
         drift = choices.momentum(state.k) * choices.transport(at, X, state)
         y = choices.retraction(at, W, drift).theta
 
         there = choices.linearise(loss, D, y, sample, rows=False)
-        g = W.represent(at, there.slopes)
+        gradient = W.represent(at, there.slopes)
+        g = gradient.coefficients
 
         def trial(alpha: jax.Array) -> jax.Array:
             return loss.value(D(choices.retraction(at, W, drift - alpha * g).theta), sample.terms)
@@ -42,5 +41,5 @@ class NesterovTwo(AbstractScheme):
         return (
             moved.theta,
             State(theta, moved.delta, alpha, state.k + 1),
-            info_of(at, W.rank, covector, W.residual(g, covector), moved, alpha),
+            Info.of(at, covector, gradient, moved, alpha),
         )
