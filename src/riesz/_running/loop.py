@@ -35,7 +35,7 @@ class Compiled:
     """A function compiled once for each structure of its arguments, with the programs of the last ones kept.
 
     A problem is part of the structure, so that each D and each density has programs of its own. An ordinary `jit` would
-    keep the programs of every function that was ever passed, for ever.
+    keep the programs of every function that was ever passed, and the function itself, for ever.
     """
 
     def __init__(self, f: Callable[..., Any]):
@@ -44,20 +44,27 @@ class Compiled:
 
     def __call__(self, *args: Any, quick: bool = False) -> Any:
         """The value of the function, compiled; `quick` asks for quick compiling rather than quick running."""
-        return self._program(args, quick)(*args)
-
-    def _program(self, args: Any, quick: bool) -> Any:
-        is_array = lambda leaf: eqx.is_array(leaf) or isinstance(leaf, np.ndarray | np.generic)
-        leaves, structure = jax.tree.flatten(eqx.filter(args, is_array, inverse=True))
+        arrays, rest = eqx.partition(args, lambda leaf: eqx.is_array(leaf) or isinstance(leaf, np.ndarray | np.generic))
+        leaves, structure = jax.tree.flatten(rest)
         key = structure, tuple(leaves), quick
         with self._lock:
             if key not in self._programs:
-                settings = _known_settings(quick)
-                self._programs[key] = eqx.filter_jit(compiler_options=settings)(lambda *args: self.f(*args))  # type: ignore[call-overload]
+                self._programs[key] = self._program(rest, quick)
             self._programs.move_to_end(key)
             while len(self._programs) > KEPT:
                 self._programs.popitem(last=False)
-            return self._programs[key]
+            program, fixed = self._programs[key]
+        return eqx.combine(program(arrays), fixed["output"])
+
+    def _program(self, rest: Any, quick: bool) -> Any:
+        """The program, a function of arrays alone, and what of its output is none, known once it has been traced."""
+        fixed: dict[str, Any] = {"output": None}
+
+        def program(arrays: Any) -> Any:
+            found, fixed["output"] = eqx.partition(self.f(*eqx.combine(arrays, rest)), eqx.is_array)
+            return found
+
+        return jax.jit(program, compiler_options=_known_settings(quick)), fixed
 
 
 @functools.cache
