@@ -8,7 +8,8 @@ from ..._types import Parametrisation, Vector
 from ..state import Info, State
 from ..step_sizes import Search
 from ..transports import Difference
-from .base import AbstractScheme, Choices
+from .base import AbstractScheme
+from .choices import Choices
 
 
 class NesterovOne(AbstractScheme):

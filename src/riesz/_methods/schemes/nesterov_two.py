@@ -7,7 +7,8 @@ from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..state import Info, State
 from ..step_sizes import Search
-from .base import AbstractScheme, Choices
+from .base import AbstractScheme
+from .choices import Choices
 
 
 class NesterovTwo(AbstractScheme):
