@@ -1,9 +1,10 @@
-"""What a step costs, in units of the work it cannot avoid: Jacobian, QR and SVD(R).
+"""What a step costs, in units of the work it cannot avoid: Jacobian, QR and SVD(R); and beside another commit.
 
-    make bench            or            python benchmarks/step.py [--repeats 200]
+    make bench            or            python benchmarks/step.py [--repeats 200] [--against COMMIT]
 
 Programs are timed in turns within one run and compared by their medians, with BLAS on one thread, because machines
-are shared and noisy. Compilation is timed apart. Prints two tables, ready for the README.
+are shared and noisy. Compilation is timed apart. Prints tables ready for the README; with a commit, its code beside
+this one, each in a process of its own, in turns.
 """
 
 import os
@@ -12,6 +13,10 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
 import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
 import time
 
 import equinox as eqx
@@ -98,18 +103,38 @@ def medians(programs, repeats):
     return {name: float(np.median(column)) for name, column in times.items()}
 
 
-def step_table(problem, repeats):
+METHODS = ["ngd", "qnhb", "nhb", "nhb_fd", "nn2", "nn2_fd", "nn1", "auto"]
+CHOLESKY = "ngd(filter=Shift(1e-8)), Cholesky"
+
+
+def methods():
+    """The methods that are timed; Cholesky where there is one."""
+    found = {name: riesz.METHODS[name]() for name in METHODS}
+    if hasattr(riesz, "Cholesky"):
+        found[CHOLESKY] = riesz.ngd(filter=riesz.Shift(1e-8), factorisation=riesz.Cholesky())
+    return found
+
+
+def prepared(problem):
+    """The programs of a problem, compiled, and the seconds that this took."""
     loss, D, theta = problem()
-    base = "Jacobian + QR + SVD(R)"
-    programs, first = {base: lambda: unavoidable(loss, D, theta)}, {}
-    jax.block_until_ready(programs[base]())
-    for name in ["ngd", "qnhb", "nhb", "nhb_fd", "nn2", "nn2_fd", "nn1"]:
-        method = riesz.METHODS[name]()
+    programs, first = {}, {}
+    for name, method in methods().items():
         began = time.perf_counter()
         moved, state = jax.block_until_ready(step(method, loss, D, theta, method.init(theta)))
         first[name] = time.perf_counter() - began
         programs[name] = lambda method=method, moved=moved, state=state: step(method, loss, D, moved, state)
-    safe = riesz._methods.safeguard.Safeguard(riesz.ngd())
+    return programs, first
+
+
+def step_table(problem, repeats):
+    loss, D, theta = problem()
+    base = "Jacobian + QR + SVD(R)"
+    programs = {base: lambda: unavoidable(loss, D, theta)}
+    jax.block_until_ready(programs[base]())
+    more, first = prepared(problem)
+    programs |= more
+    safe = riesz.Safeguard(riesz.ngd())
     programs["ngd as in minimise"] = lambda: step(safe, loss, D, theta, safe.init(theta))
     jax.block_until_ready(programs["ngd as in minimise"]())
     seconds = {name: value / LOOP for name, value in medians(programs, repeats).items()}
@@ -122,6 +147,60 @@ def step_table(problem, repeats):
         print(
             f"| {name} | {1e3 * value:.2f} | {value / seconds[base]:.2f} | {value / seconds['ngd']:.2f} | {compiled} |"
         )
+
+
+def serve(problem):
+    """Time the programs that standard input names, one at a time, for `against`."""
+    programs, _ = prepared(problem)
+    print(*programs, sep="\t", flush=True)
+    for line in sys.stdin:
+        began = time.process_time()
+        jax.block_until_ready(programs[line.rstrip("\n")]())
+        print(time.process_time() - began, flush=True)
+
+
+class Server:
+    """A process that times the programs of one source tree."""
+
+    def __init__(self, source, problem):
+        command = [sys.executable, __file__, "--serve", problem.__name__]
+        environment = {**os.environ, "PYTHONPATH": str(source)}
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        self.names = self.process.stdout.readline().rstrip("\n").split("\t")
+
+    def seconds(self, name):
+        """CPU seconds per step of one program."""
+        self.process.stdin.write(name + "\n")
+        return float(self.process.stdout.readline()) / LOOP
+
+
+def against_table(commit, problem, repeats):
+    """CPU milliseconds per step of another commit and of this code, in turns."""
+    root = pathlib.Path(__file__).resolve().parents[1]
+    with tempfile.TemporaryDirectory() as folder:
+        tree = pathlib.Path(folder) / "tree"
+        subprocess.run(["git", "-C", str(root), "worktree", "add", "-q", "--detach", str(tree), commit], check=True)
+        try:
+            servers = {"then": Server(tree / "src", problem), "now": Server(root / "src", problem)}
+            pairs = {name: ("ngd" if name == CHOLESKY else name, name) for name in servers["now"].names}
+            times = {name: ([], []) for name in pairs}
+            for _ in range(repeats):
+                for name, (then, now) in pairs.items():
+                    times[name][0].append(servers["then"].seconds(then))
+                    times[name][1].append(servers["now"].seconds(now))
+            for server in servers.values():
+                server.process.stdin.close()
+                server.process.wait()
+        finally:
+            subprocess.run(["git", "-C", str(root), "worktree", "remove", "--force", str(tree)], check=True)
+    print(f"\n**{problem.__name__}**: CPU ms per step, medians of {repeats} times {LOOP} steps in turns\n")
+    print(f"| | {commit} | now | now / {commit} |")
+    print("|---|---|---|---|")
+    for name, columns in times.items():
+        then, now = (1e3 * float(np.median(column)) for column in columns)
+        print(f"| {name}{' (against ngd)' if name == CHOLESKY else ''} | {then:.2f} | {now:.2f} | {now / then:.2f} |")
 
 
 def many_table(problem, starts, steps, repeats):
@@ -142,11 +221,21 @@ def many_table(problem, starts, steps, repeats):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=50)
-    repeats = parser.parse_args().repeats
-    step_table(advection_diffusion, repeats)
-    step_table(poisson, max(repeats // 5, 1))
-    print(f"\n16 starts of NHB, 100 steps each (20 on poisson), {os.cpu_count()} cores\n")
-    print("| | one after another, s | minimise_many, s | ratio |")
-    print("|---|---|---|---|")
-    many_table(advection_diffusion, 16, 100, 5)
-    many_table(poisson, 16, 20, 3)
+    parser.add_argument("--against", metavar="COMMIT", help="time this code beside that of a commit")
+    parser.add_argument("--serve", choices=["advection_diffusion", "poisson"], help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    problems = {problem.__name__: problem for problem in (advection_diffusion, poisson)}
+    repeats = {"advection_diffusion": options.repeats, "poisson": max(options.repeats // 5, 1)}
+    if options.serve:
+        serve(problems[options.serve])
+    elif options.against:
+        for name, problem in problems.items():
+            against_table(options.against, problem, repeats[name])
+    else:
+        for name, problem in problems.items():
+            step_table(problem, repeats[name])
+        print(f"\n16 starts of NHB, 100 steps each (20 on poisson), {os.cpu_count()} cores\n")
+        print("| | one after another, s | minimise_many, s | ratio |")
+        print("|---|---|---|---|")
+        many_table(advection_diffusion, 16, 100, 5)
+        many_table(poisson, 16, 20, 3)

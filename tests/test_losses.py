@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import riesz
+from riesz._problem.curvature import Curvature
 
 x = jnp.linspace(-1.0, 2.0, 7)
 y = jnp.cos(3 * x)
@@ -99,13 +100,14 @@ class TestLogistic:
         np.testing.assert_allclose(self.term(v), expected, rtol=1e-14)
 
     def test_its_slope_is_probability_minus_label(self):
-        slope = eqx.filter_jit(self.term.slope)(jnp.asarray(self.logits), self.term.over)
+        slope = eqx.filter_jit(self.term.densities_and_slopes)(jnp.asarray(self.logits), self.term.over)[1]
         np.testing.assert_allclose(slope[:, 0], scipy.special.expit(self.logits) - self.labels, rtol=1e-13, atol=1e-15)
 
     def test_its_curvature_is_the_variance_of_a_label(self):
-        curvature = eqx.filter_jit(self.term.curvature)(jnp.asarray(self.logits), self.term.over)
+        assert self.term.curvature(jnp.asarray(self.logits), self.term.over) is Curvature.DIAGONAL
+        curvature = eqx.filter_jit(self.term.diagonals)(jnp.asarray(self.logits), self.term.over)
         p = scipy.special.expit(self.logits)
-        np.testing.assert_allclose(curvature[:, 0, 0], p * scipy.special.expit(-self.logits), rtol=1e-12)
+        np.testing.assert_allclose(curvature[:, 0], p * scipy.special.expit(-self.logits), rtol=1e-12)
 
     @pytest.mark.parametrize("labels", [labels == 1, labels.astype(float), labels / 2], ids=["bool", "float", "half"])
     def test_labels_may_be_of_any_kind(self, labels):
@@ -190,52 +192,74 @@ class TestIsLinear:
     def test_a_linear_density_is_known(self, name):
         density, (z, points) = LINEAR[name]
         term = riesz.Integral(density, points)
-        assert term.is_linear(z, points)
+        assert term.curvature(z, points) is Curvature.ZERO
 
     @pytest.mark.parametrize("name", NONLINEAR)
     def test_a_nonlinear_density_is_never_taken_for_linear(self, name):
         density, (z, points) = NONLINEAR[name]
-        assert not riesz.Integral(density, points).is_linear(z, points)
+        assert riesz.Integral(density, points).curvature(z, points) is not Curvature.ZERO
 
     @settings(deadline=None, max_examples=15)
     @given(st.dictionaries(st.integers(0, 4), st.floats(0.1, 5) | st.floats(-5, -0.1), min_size=1))
     def test_a_polynomial_is_linear_when_its_degree_is_at_most_one(self, coefficients):
         z, points = scalars
         term = riesz.Integral(lambda z: sum(c * z**k for k, c in coefficients.items()) + 0.0 * jnp.sum(z), points)
-        assert term.is_linear(z, points) == (max(coefficients) <= 1)
+        assert (term.curvature(z, points) is Curvature.ZERO) == (max(coefficients) <= 1)
 
     def test_it_is_known_while_tracing_too(self):
         z, points = scalars
 
         @jax.jit
         def known(z, points):
-            linear = riesz.Integral(lambda z, data: -data * z, points).is_linear(z, points)
-            nonlinear = riesz.Integral(lambda z, data: data * z**2, points).is_linear(z, points)
+            linear = riesz.Integral(lambda z, data: -data * z, points).curvature(z, points) is Curvature.ZERO
+            nonlinear = riesz.Integral(lambda z, data: data * z**2, points).curvature(z, points) is Curvature.ZERO
             return jnp.array([linear, nonlinear])
 
         assert known(z, points).tolist() == [True, False]
 
     def test_a_density_that_closes_over_traced_numbers_is_never_taken_for_linear(self):
         z, points = scalars
-        square = jax.jit(lambda c: jnp.array(riesz.Integral(lambda z: c * z**2, points).is_linear(z, points)))
+        square = jax.jit(
+            lambda c: jnp.array(riesz.Integral(lambda z: c * z**2, points).curvature(z, points) is Curvature.ZERO)
+        )
         assert not square(1.0)
 
     def test_least_squares_has_the_identity_for_its_curvature(self):
         for z, points, loss in ((*scalars, riesz.least_squares), (*vectors, riesz.least_squares)):
-            np.testing.assert_array_equal(loss(points).fixed_curvature(z, points), np.eye(z[0].size))
+            assert loss(points).curvature(z, points) is Curvature.IDENTITY
         z, points = vectors
-        np.testing.assert_array_equal(
-            riesz.Integral(lambda z: z @ matrix @ z / 2, points).fixed_curvature(z, points), (matrix + matrix.T) / 2
-        )
+        form = riesz.Integral(lambda z: z @ matrix @ z / 2, points)
+        assert form.curvature(z, points) is Curvature.FULL
+        np.testing.assert_array_equal(form.hessians(z, points)[1], (matrix + matrix.T) / 2)
+
+    def test_a_density_that_acts_entry_by_entry_is_known(self):
+        """One product with the vector of ones then gives the whole second derivative."""
+        z, points = vectors
+        for density in (
+            lambda z: jnp.sum(jnp.cosh(z)),
+            lambda z, y: jnp.sum(jnp.where(jnp.abs(z - y) < 1, (z - y) ** 2, jnp.abs(z - y))),
+            lambda z: jnp.mean(jax.nn.softplus(z.reshape(2, 1)) ** 2),
+            lambda z, y: jnp.sum(jnp.exp(y) * jnp.square(z)) + 3 * z[0],
+        ):
+            term = riesz.Integral(density, points)
+            assert term.curvature(z, points) is Curvature.DIAGONAL
+            full = term.hessians(z, points)
+            np.testing.assert_allclose(term.diagonals(z, points), np.einsum("mii->mi", full), rtol=1e-14)
+            np.testing.assert_array_equal(full * (1 - np.eye(2)), 0 * full)
+
+    @pytest.mark.parametrize("name", ["product of entries", "quadratic form", "logsumexp"])
+    def test_a_density_that_mixes_entries_is_never_taken_for_one_that_does_not(self, name):
+        density, (z, points) = NONLINEAR[name]
+        assert riesz.Integral(density, points).curvature(z, points) is Curvature.FULL
 
     @pytest.mark.parametrize("name", ["logsumexp", "branch"])
     def test_a_curvature_that_depends_on_z_is_not_fixed(self, name):
         density, (z, points) = NONLINEAR[name]
-        assert riesz.Integral(density, points).fixed_curvature(z, points) is None
+        assert riesz.Integral(density, points).curvature(z, points) in (Curvature.FULL, Curvature.DIAGONAL)
 
     def test_a_curvature_that_depends_on_data_is_not_fixed(self):
         z, points = scalars
-        assert riesz.Integral(lambda z, data: data * z**2, points).fixed_curvature(z, points) is None
+        assert riesz.Integral(lambda z, data: data * z**2, points).curvature(z, points) is Curvature.DIAGONAL
 
     def test_a_linear_term_has_no_rows_in_a_gauss_newton_metric(self):
         D, theta = riesz.linear(lambda x: jnp.stack([x, x**2]), size=2)
@@ -259,14 +283,16 @@ class TestDifferential:
     def test_slope(self):
         a, b = np.asarray(self.z).T
         expected = np.stack([2 * a * b - 1, a**2 - 1], axis=1)
-        np.testing.assert_allclose(eqx.filter_jit(self.term.slope)(self.z, self.points), expected, rtol=1e-14)
+        np.testing.assert_allclose(
+            eqx.filter_jit(self.term.densities_and_slopes)(self.z, self.points)[1], expected, rtol=1e-14
+        )
 
     def test_curvature(self):
         a, b = np.asarray(self.z).T
         expected = np.stack([[2 * b, 2 * a], [2 * a, 0 * a]]).transpose(2, 0, 1)
-        np.testing.assert_allclose(eqx.filter_jit(self.term.curvature)(self.z, self.points), expected, rtol=1e-14)
+        np.testing.assert_allclose(eqx.filter_jit(self.term.hessians)(self.z, self.points), expected, rtol=1e-14)
 
     def test_value(self):
         a, b = np.asarray(self.z).T
-        found = self.term.integrate(self.z, self.points)
+        found = self.points.weights @ self.term.densities(self.z, self.points)
         np.testing.assert_allclose(found, np.mean(a**2 * b - a - b), rtol=1e-14)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import riesz
-from riesz._problem.integral import check_problem
+from riesz._problem.checks import check_problem
 
 matrices = hnp.arrays(float, (3, 3), elements=st.floats(-3, 3))
 vectors = hnp.arrays(float, 3, elements=st.floats(-3, 3))

@@ -56,8 +56,8 @@ class Info(eqx.Module):
     """The factor by which the retraction shortened the displacement."""
     rank: jax.Array = _column(int)
     """Eigenvalues of G_W above eps; d for the classical methods; -1 where the solver has no spectrum."""
-    residual: jax.Array = _column(float)
-    """The relative residual that a solver without a spectrum has reached; else NaN."""
+    solver_residual: jax.Array = _column(float)
+    """The relative residual that a solver without a spectrum has reached; else NaN, and no column of the history."""
     accepted: jax.Array = _column(bool)
     """False where the step was undone."""
 
@@ -74,7 +74,7 @@ class Info(eqx.Module):
             alpha=alpha,
             scale=moved.scale,
             rank=gradient.rank,
-            residual=gradient.residual,
+            solver_residual=gradient.residual,
             accepted=jnp.asarray(True),
         )
 

@@ -15,7 +15,7 @@ from jax.core import eval_jaxpr
 from jax.extend.core import Literal
 
 from .. import _check
-from .programs import acts_entrywise, reached
+from .programs import acts_entrywise, needed, reached
 
 
 class Curvature(enum.Enum):
@@ -52,8 +52,7 @@ def _constant(f: Callable[..., Any], *arguments: Any) -> np.ndarray | None:
     outputs = [v for v in closed.jaxpr.outvars if not isinstance(v, Literal)]
     if any(_check.is_traced(c) for c in closed.consts) or reached(closed.jaxpr).intersection(outputs):
         return None
-    # One program, in which what leads to no output is left out, and not one for each of its steps.
     zeros = [np.zeros(a.shape, a.dtype) for a in arguments]
     with jax.ensure_compile_time_eval():
-        (value,) = jax.jit(lambda *a: eval_jaxpr(closed.jaxpr, closed.consts, *a))(*zeros)
+        (value,) = eval_jaxpr(closed.jaxpr.replace(eqns=needed(closed.jaxpr)), closed.consts, *zeros)
         return np.asarray(value).reshape(-1)

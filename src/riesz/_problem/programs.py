@@ -108,7 +108,7 @@ def _is_entrywise(program: Any, given: list[bool]) -> bool:
     size = next(v.aval.size for v, depends in zip(program.invars, given, strict=True) if depends)
     depends = {v for v, known in zip(program.invars, given, strict=True) if known}
     sees = lambda step: [not isinstance(v, jex.Literal) and v in depends for v in step.invars]
-    for step in _needed(program):
+    for step in needed(program):
         if not any(seen := sees(step)):
             continue
         called = [part for part in step.params.values() if hasattr(part, "jaxpr")]
@@ -124,7 +124,7 @@ def _is_entrywise(program: Any, given: list[bool]) -> bool:
     return True
 
 
-def _needed(program: Any) -> list[Any]:
+def needed(program: Any) -> list[Any]:
     """The steps that lead to the outputs."""
     wanted, steps = {v for v in program.outvars if not isinstance(v, jex.Literal)}, []
     for step in reversed(program.eqns):

@@ -270,6 +270,10 @@ def _arrays(run: Run) -> dict[str, np.ndarray]:
     return {
         **{f"carry/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)},
         **{f"history/{name}": column for name, column in run.history().items()},
+        # For who opens the file: the carry has them too, under numbers.
+        "theta": np.asarray(record.theta),
+        "last": np.asarray(record.last),
+        "loss": np.asarray(record.loss),
         "seconds": np.asarray(record.seconds),
     }
 

@@ -95,6 +95,13 @@ class Problem(eqx.Module):
     small: bool = eqx.field(static=True)
     """Whether a step computes so little that compiling is what a run of usual length takes."""
 
+    @property
+    def columns(self) -> dict[str, type]:
+        """The columns that the history has for every step: residuals of solvers only where these have no spectrum."""
+        solver = self.method.method.solver
+        iterates = solver is not None and not solver.has_spectrum
+        return {name: kind for name, kind in STEP_COLUMNS.items() if iterates or name != "solver_residual"}
+
 
 class Carry(eqx.Module):
     """Where a run stands."""
@@ -171,7 +178,7 @@ def _step(problem: Problem, carry: Carry, fixed: Any, key: Any, tests: Tests) ->
         (collapsed >= PATIENCE, Result.RANK_COLLAPSE),
     ]
     number = first_code(ends).astype(carry.code.dtype)
-    log = {"loss": loss} | {name: getattr(info, name) for name in STEP_COLUMNS}
+    log = {"loss": loss} | {name: getattr(info, name) for name in problem.columns}
     log |= {"theta": theta} if problem.measured else {}
     where = theta, state, sample, loss, best, best_loss, lowest
     return Carry(*where, steps, collapsed, level, number), log
@@ -191,7 +198,7 @@ def _advance(problem: Problem, carry: Carry, key: Any, count: Any, tests: Tests)
         return made + 1, carry, {name: logs[name].at[made].set(entry) for name, entry in log.items()}
 
     kinds = {float: carry.theta.dtype, int: int, bool: bool}
-    empty = {name: jnp.zeros(CHUNK, kinds[kind]) for name, kind in STEP_COLUMNS.items()}
+    empty = {name: jnp.zeros(CHUNK, kinds[kind]) for name, kind in problem.columns.items()}
     empty |= {"loss": jnp.zeros(CHUNK, carry.loss.dtype)}
     empty |= {"theta": jnp.zeros((CHUNK, carry.theta.size), carry.theta.dtype)} if problem.measured else {}
     _, carry, logs = jax.lax.while_loop(unfinished, body, (jnp.zeros((), int), carry, empty))

@@ -3,11 +3,11 @@
 With N rows of p per point, d parameters, k = min(N, d), b bytes per number and e numbers that a model computes at one
 point, a step takes about
 
-- `QRSVD()`, in chunks too: b (2 N d + 6 k^2): the rows and the reflectors; R, its SVD and LAPACK's workspace;
-- `Gram()`, `Cholesky()`: b (3 N d + 4 k^2), and in chunks of c points without the rows;
+- `QRSVD()`, in chunks too: b (2 N d + 4 k^2), which are the rows and the reflectors; R, its SVD and a workspace;
+- `Gram()`, `Cholesky()`: b (3 N d + 4 k^2), and in chunks of c points b (c p d + 4 k^2);
 
-to which come b (3 p d + 2 e) for each point of a chunk, and b e for each point of a forward pass. `auto` holds
-two copies of the rows more, in scaled coordinates and for the speeds of its parameters.
+to which come 2 b e for each point whose rows are assembled at a time, and b e for each point of a forward pass. `auto`
+holds two copies of the rows, or of a chunk, more, in scaled coordinates and for the speeds of its parameters.
 """
 
 import logging
@@ -113,13 +113,14 @@ def _solving(solver: AbstractSolver, sizes: list[Size], d: int, copies: int = 0)
     """Numbers for the rows of some blocks and their factors; `copies` more of the rows."""
     N = sum(size.rows for size in sizes)
     k, chunk = min(N, d), solver.points_at_once
-    squares, kept = {Gram: (4, 3), Cholesky: (4, 3)}.get(type(solver), (6, 2))
+    squares, kept = 4, 3 if isinstance(solver, Gram | Cholesky) else 2
+    held = kept + copies
     if chunk is not None:
-        copies, kept = (copies, kept) if isinstance(solver, QRSVD) else (0, 0)
-    # All rows before weighting are one of the copies that are kept; those of a chunk come on top.
-    more = 0 if chunk is None else 3 * d
+        held = kept + copies if isinstance(solver, QRSVD) else 0
+    # All rows before weighting are one of the copies that are held; those of a chunk come on top.
+    more = 0 if chunk is None else (1 + copies) * d
     assembled = sum(min(chunk or s.points, s.points) * (more * s.values + 2 * s.numbers) for s in sizes)
-    return (kept + copies) * N * d + squares * k**2 + assembled
+    return held * N * d + squares * k**2 + assembled
 
 
 def predicted(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: AbstractMethod, key: Any = None) -> int:

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._methods.result import CODES, Result
-from .._methods.state import STEP_COLUMNS
 from .._types import Vector
 from .loop import CHUNK, TOLERANCES, Carry, Log, Problem, Tests, advance, measure, start
 from .solution import Solution
@@ -33,9 +32,19 @@ class Record:
     """The history, chunk by chunk."""
 
     @property
+    def theta(self) -> jax.Array:
+        """The best parameters; the last ones where the loss draws its points."""
+        return self.carry.best
+
+    @property
     def loss(self) -> float:
-        """The loss that the solution will have."""
+        """The loss there."""
         return float(self.carry.best_loss)
+
+    @property
+    def last(self) -> jax.Array:
+        """The last accepted parameters."""
+        return self.carry.theta
 
 
 class Run:
@@ -63,7 +72,7 @@ class Run:
     def _first(self, theta: Vector) -> Record:
         carry = start(self.problem, theta, self.key, quick=True)
         loss = float(carry.loss)
-        columns = {name: np.zeros(0, dtype) for name, dtype in STEP_COLUMNS.items()}
+        columns = {name: np.zeros(0, dtype) for name, dtype in self.problem.columns.items()}
         columns |= {"loss": np.array(carry.loss)[None], "seconds": np.zeros(1)}
         columns |= self._measured(lambda: np.broadcast_to(np.asarray(theta), (CHUNK, *theta.shape)), 1)
         if not np.isfinite(loss):
@@ -127,7 +136,7 @@ class Run:
         made = int(carry.steps) - record.steps
         result, each = CODES[int(carry.code)], elapsed / made
         # Copies: a view of a JAX array would keep the whole of it for as long as the history lives.
-        columns = {name: np.array(np.asarray(log[name])[:made]) for name in ("loss", *STEP_COLUMNS)}
+        columns = {name: np.array(np.asarray(log[name])[:made]) for name in ("loss", *self.problem.columns)}
         columns["seconds"] = record.seconds + each * np.arange(1, made + 1)
         columns |= self._measured(lambda: log["theta"], made)
         reached = self._reached(columns)

@@ -45,7 +45,7 @@ class Optax(AbstractMethod):
             alpha=jnp.asarray(self.factor, theta.dtype),
             scale=jnp.ones((), theta.dtype),
             rank=jnp.asarray(theta.size),
-            residual=jnp.full((), jnp.nan, theta.dtype),
+            solver_residual=jnp.full((), jnp.nan, theta.dtype),
             accepted=jnp.asarray(True),
             end=jnp.zeros((), int),
         )

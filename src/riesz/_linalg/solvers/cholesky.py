@@ -125,7 +125,7 @@ class Cholesky(ChunkedSolver):
 
     Several times faster than `QRSVD`. Corrections computed through the rows win back what squaring loses, as long as
     the shift is above about 1e-16 of the largest eigenvalue. It has no spectrum: `rank` in the history is -1, and the
-    column `residual` tells how well the system was solved.
+    column `solver_residual` tells how well the system was solved.
 
     **Arguments:**
 
