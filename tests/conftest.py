@@ -1,8 +1,12 @@
 """Every test runs in float64, with rank promotion an error, programs traced and compiled fast, and hears Ctrl-C."""
 
 import gc
+import os
 import signal
 import threading
+
+# Before JAX reads it: the command keeps compiled programs in the home of who calls it, the tests do not.
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 
 import jax
 

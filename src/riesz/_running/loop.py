@@ -94,13 +94,13 @@ class Problem(eqx.Module):
     """Whether metrics are measured, for which the parameters after every step are kept."""
     small: bool = eqx.field(static=True)
     """Whether a step computes so little that compiling is what a run of usual length takes."""
+    tells_residual: bool = eqx.field(static=True)
+    """Whether the solver has no spectrum, so that the residual which it reached is a column of the history."""
 
     @property
     def columns(self) -> dict[str, type]:
-        """The columns that the history has for every step: residuals of solvers only where these have no spectrum."""
-        solver = self.method.method.solver
-        iterates = solver is not None and not solver.has_spectrum
-        return {name: kind for name, kind in STEP_COLUMNS.items() if iterates or name != "solver_residual"}
+        """The columns that the history has for every step, with the types of their entries."""
+        return {name: kind for name, kind in STEP_COLUMNS.items() if self.tells_residual or name != "solver_residual"}
 
 
 class Carry(eqx.Module):

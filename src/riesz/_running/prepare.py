@@ -206,7 +206,9 @@ def prepare(
     _check_precision(theta.dtype)
     chosen = fitted(loss, D, theta, chosen, key, memory, runs)
     small = is_small(loss, D, theta, chosen, key)
-    return Problem(loss, D, Safeguard(chosen), drawn, bool(options.metrics), small), key if drawn else None
+    tells_residual = chosen.solver is not None and not chosen.solver.has_spectrum
+    problem = Problem(loss, D, Safeguard(chosen), drawn, bool(options.metrics), small, tells_residual)
+    return problem, key if drawn else None
 
 
 def has_lapack_at_points(loss: AbstractLoss, D: Any, theta: jax.Array, key: Any) -> bool:

@@ -175,12 +175,22 @@ def methods() -> None:
     console.print(table)
 
 
+def _remember_programs() -> None:
+    """Let JAX keep compiled programs between calls of the command, unless its own settings say otherwise."""
+    if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
+        caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(caches / "riesz" / "programs"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+        jax.config.update("jax_compilation_cache_max_size", 500_000_000)
+
+
 def main() -> None:
     """Run the command, in float64; a mistake is one sentence and exit code 2."""
     # In time: JAX loads its BLAS with the first factorisation. Several threads are slower on matrices of this size.
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
     jax.config.update("jax_enable_x64", True)
+    _remember_programs()
     try:
         tyro.extras.subcommand_cli_from_dict(
             {"reproduce": reproduce, "report": report, "study": study, "methods": methods}
