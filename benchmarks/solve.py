@@ -29,7 +29,7 @@ import scipy.optimize
 from step import poisson
 
 import riesz
-from riesz._methods import schemes as _scheme
+from riesz._methods.auto import Auto
 from riesz._methods.auto import auto as _auto
 from riesz._methods.auto import losses as _memory
 from riesz._problem.features import evaluate, features, flat
@@ -150,7 +150,7 @@ def rows_of(problem):
         parts = []
         for term in problem.loss.terms:
             over = term.draw_points(None, problem.D, theta)
-            dz = features(problem.D, term.operator, theta, over.x).rows
+            dz = features(problem.D, term.operator, theta, over.x).jacobians
             parts.append((jnp.sqrt(over.weights)[:, None, None] * dz).reshape(-1, theta.size))
         return jnp.concatenate(parts)
 
@@ -213,13 +213,16 @@ def ablations():
     """Auto without one of its ingredients."""
     second = riesz.SecondOrder
     return {
-        "auto": (_scheme.Auto(), {}),
-        "no corrections": (_scheme.Auto(retraction=second(0.75, 0)), {}),
-        "no curvature limit": (_scheme.Auto(retraction=second(1e9, 2)), {}),
-        "monotone": (_scheme.Auto(), {(_memory, "LENGTH"): 1}),
-        "no damping": (_scheme.Auto(radius=1e6), {}),
-        "damping not eased when straight": (_scheme.Auto(), {(_auto, "STRAIGHT"): 1e-9}),
-        "unscaled coordinates": (_scheme.Auto(), {(_auto, "scale"): lambda frame, blocks, speed: jnp.ones_like(speed)}),
+        "auto": (Auto(), {}),
+        "no corrections": (Auto(retraction=second(0.75, 0)), {}),
+        "no curvature limit": (Auto(retraction=second(1e9, 2)), {}),
+        "monotone": (Auto(), {(_memory, "LENGTH"): 1}),
+        "no damping": (Auto(radius=1e6), {}),
+        "damping not eased when straight": (Auto(), {(_auto, "STRAIGHT"): 1e-9}),
+        "unscaled coordinates": (
+            Auto(),
+            {(_auto, "scale"): lambda sizes, theta, residual, speed: jnp.ones_like(speed)},
+        ),
     }
 
 

@@ -155,16 +155,18 @@ def test_trust_follows_what_the_next_points_keep():
     """Promises of 1 from a loss of 10: kept in full, then not at all."""
     trust, loss = Trust.start(float), 10.0
     for _ in range(5):
-        trust = trust.tested(jnp.asarray(loss)).promising(jnp.asarray(1.0))
+        trust = trust.after_new_points(jnp.asarray(loss)).after_step(jnp.asarray(1.0))
         loss -= 1.0
     assert float(trust.caution) == 1.0
     for _ in range(60):
-        trust = trust.tested(jnp.asarray(loss)).promising(jnp.asarray(1.0))
+        trust = trust.after_new_points(jnp.asarray(loss)).after_step(jnp.asarray(1.0))
     assert float(trust.caution) > 1e3
     cautious = trust.caution
-    np.testing.assert_array_equal(trust.promising(jnp.asarray(0.0)).tested(jnp.asarray(99.0)).caution, cautious)
+    np.testing.assert_array_equal(
+        trust.after_step(jnp.asarray(0.0)).after_new_points(jnp.asarray(99.0)).caution, cautious
+    )
     for _ in range(60):
-        trust = trust.tested(jnp.asarray(loss)).promising(jnp.asarray(1.0))
+        trust = trust.after_new_points(jnp.asarray(loss)).after_step(jnp.asarray(1.0))
         loss -= 1.0
     assert float(trust.caution) < 1e-2 * float(cautious)
 

@@ -203,7 +203,7 @@ class TestForwardLaplacian:
         x = jax.random.normal(jax.random.key(2), (7, 3))
         delta = jax.random.normal(jax.random.key(3), theta.shape)
         for quantity in (
-            lambda operator: features(D, operator, theta, x).rows,
+            lambda operator: features(D, operator, theta, x).jacobians,
             lambda operator: along(D, operator, theta, delta, x),
             lambda operator: bend(D, operator, theta, delta, x),
         ):

@@ -371,7 +371,7 @@ class TestNormalised:
         v, mean = np.exp(PSI @ np.asarray(self.theta)) / mass, WEIGHTS @ (np.exp(f)[:, None] * NODES_PSI) / mass
         found = jax.jit(lambda theta: features(NORMALISED, riesz.identity, theta, x))(self.theta)
         np.testing.assert_allclose(found.values, v, rtol=1e-13)
-        np.testing.assert_allclose(found.rows[:, 0], v[:, None] * (PSI - mean), rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(found.jacobians[:, 0], v[:, None] * (PSI - mean), rtol=1e-11, atol=1e-13)
 
     def test_all_derivatives_are_those_of_the_formula(self):
         """Forward, twice forward, under an operator, and with respect to the measure's weights."""
@@ -393,7 +393,7 @@ class TestNormalised:
         """Read off the compiled programs: left to itself, every point goes back through the whole integral."""
 
         def operations(D):
-            rows = jax.jit(lambda theta: features(D, riesz.identity, theta, jnp.linspace(0.0, 1.0, 300)).rows)
+            rows = jax.jit(lambda theta: features(D, riesz.identity, theta, jnp.linspace(0.0, 1.0, 300)).jacobians)
             return rows.lower(self.theta).compile(ORDINARY).cost_analysis()["flops"]
 
         plain, ours, naive = map(operations, (exponential, NORMALISED, by_hand))

@@ -49,4 +49,4 @@ def tangent_space(
         raise ValueError("key must be given, such as jax.random.key(0): W draws its points.")
     sample = draw_sample(loss, D, theta, key, W)
     at = linearise(loss, D, theta, sample, chunk=solver.points_at_once)
-    return W.space(at, sample.W, solver, filter)
+    return W.space(at, sample.W_points, solver, filter)

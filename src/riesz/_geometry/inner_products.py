@@ -126,7 +126,7 @@ class InnerProduct(AbstractInnerProduct):
         """The points of its own measure, if it has one."""
         if self.over is None:
             return None
-        return self.over.draw(key, lambda x: features(D, self.operator, theta, x).rows)
+        return self.over.draw(key, lambda x: features(D, self.operator, theta, x).jacobians)
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
         """One block per measure, with this inner product's operator and form."""

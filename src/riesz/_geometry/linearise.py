@@ -19,8 +19,8 @@ class Sample(eqx.Module):
     """What one step sees: the points of every term, and of W and X where they have measures of their own."""
 
     terms: tuple[Points, ...]
-    W: Points | None = None
-    X: Points | None = None
+    W_points: Points | None = None
+    X_points: Points | None = None
 
 
 class Part(eqx.Module):
@@ -68,8 +68,8 @@ class Linearisation(eqx.Module):
         pulled = []
         for part, slope in zip(self.parts, slopes, strict=True):
             weighted = part.over.weights[:, None] * slope
-            if part.features.rows is not None:
-                pulled.append(jnp.einsum("mpd,mp->d", part.features.rows, weighted))
+            if part.features.jacobians is not None:
+                pulled.append(jnp.einsum("mpd,mp->d", part.features.jacobians, weighted))
                 continue
             where = self.D, part.term.operator, self.theta
             pulled.append(pull_in_chunks(*where, weighted, part.over.x, self.chunk))

@@ -59,7 +59,7 @@ def rows_of(D: Parametrisation, theta: Vector, blocks: tuple[Block, ...], chunk:
     """All rows of the blocks: stored, or known by their products and assembled for `chunk` points at a time."""
     if chunk is not None:
         return Chunked(D, theta, blocks, chunk)
-    parts = [block.weigh(block.features.rows) for block in blocks if block.features.rows is not None]
+    parts = [block.weigh(block.features.jacobians) for block in blocks if block.features.jacobians is not None]
     return Stored(jnp.concatenate(parts) if len(parts) > 1 else parts[0])
 
 
@@ -151,7 +151,7 @@ class Chunked(AbstractRows):
         return self._map(lambda psi: psi)
 
     def _assembled(self, block: Block) -> Rows:
-        return self._divided(block.weigh(features(self.D, block.operator, self.theta, block.over.x).rows))  # type: ignore[arg-type]
+        return self._divided(block.weigh(features(self.D, block.operator, self.theta, block.over.x).jacobians))  # type: ignore[arg-type]
 
     def _sum(self, of: Callable[[Rows], jax.Array]) -> jax.Array:
         parts = [sum_over_chunks(block, lambda part: of(self._assembled(part)), self.chunk) for block in self.blocks]

@@ -29,9 +29,9 @@ def _known(array: Any) -> Known:
     return Known.ZERO if isinstance(array, np.ndarray) and not array.any() else Known.FIXED
 
 
-def _is_zero(step: Any, zeros: list[bool]) -> bool:
-    """Whether the outputs of a step are zero, where it is known which of its arguments are."""
-    name = step.primitive.name
+def _is_zero(equation: Any, zeros: list[bool]) -> bool:
+    """Whether the outputs of a equation are zero, where it is known which of its arguments are."""
+    name = equation.primitive.name
     if name in LINEAR:
         return all(zeros)
     if name in LINEAR_IN_ONE:
@@ -41,14 +41,14 @@ def _is_zero(step: Any, zeros: list[bool]) -> bool:
     return name in LINEAR_IN and all(zeros[i] for i in LINEAR_IN[name])
 
 
-def _advance(step: Any, arguments: list[Any]) -> list[Known]:
-    """What is known of the outputs of one step."""
+def _advance(equation: Any, arguments: list[Any]) -> list[Known]:
+    """What is known of the outputs of one equation."""
     known = [_known(u) for u in arguments]
-    if _is_zero(step, [u is Known.ZERO for u in known]):
+    if _is_zero(equation, [u is Known.ZERO for u in known]):
         found = Known.ZERO
     else:
         found = Known.FREE if Known.FREE in known else Known.FIXED
-    return [found] * len(step.outvars)
+    return [found] * len(equation.outvars)
 
 
 def may_depend_on_first(closed: Any) -> bool:

@@ -30,7 +30,7 @@ class Features(eqx.Module):
 
     values: jax.Array
     """z, of shape (m, ...): one z_j per point, in the shape that the operator gave it."""
-    rows: jax.Array | None
+    jacobians: jax.Array | None
     """dz/dtheta, of shape (m, p, d), with z_j flattened to R^p; None where rows are not stored."""
 
 

@@ -8,9 +8,9 @@ $$f'(u)\, l + \sum_i f''(u)[s_i, s_i].$$
 Two facts make this cheap where one nested JVP per dimension is not. The sum vanishes where f is linear. Where f acts
 entry by entry on real numbers, as activations do, the sum is $f''(u) \sum_i s_i^2$: a whole chain of such steps is
 differentiated as a function of one real variable, whatever the dimension. In the first layer of a network, whose slopes
-are its weights, that sum of squares is the same for all points. Every other step takes the nested JVPs of that step
-alone, so that any function is served. Steps on complex numbers are among them: the modulus, the conjugate and the real
-part have no derivative that is one complex number, so the formula with $f''(u)$ does not hold for them.
+are its weights, that sum of squares is the same for all points. Every other step takes the nested JVPs of
+that step alone, so that any function is served. Steps on complex numbers are among them: the modulus, the conjugate
+and the real part have no derivative that is one complex number, so the formula with $f''(u)$ does not hold for them.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,32 +73,32 @@ def unfold(u: Carried) -> Base:
 def is_entrywise(steps: Any, shape: tuple[int, ...]) -> bool:
     """Whether a call acts entry by entry on arrays of one shape, numbers aside."""
 
-    def kept(step: Any) -> bool:
-        shapes = {v.aval.shape for v in (*step.invars, *step.outvars)} - {()}
-        if step.primitive.name in INLINED:
-            return is_entrywise(inner(step).jaxpr, shape)
-        spreads = step.primitive.name == "broadcast_in_dim" and step.invars[0].aval.shape == ()
-        return (step.primitive.name in ENTRYWISE or spreads) and shapes <= {shape}
+    def kept(equation: Any) -> bool:
+        shapes = {v.aval.shape for v in (*equation.invars, *equation.outvars)} - {()}
+        if equation.primitive.name in INLINED:
+            return is_entrywise(inner(equation).jaxpr, shape)
+        spreads = equation.primitive.name == "broadcast_in_dim" and equation.invars[0].aval.shape == ()
+        return (equation.primitive.name in ENTRYWISE or spreads) and shapes <= {shape}
 
-    return all(kept(step) for step in steps.eqns)
+    return all(kept(equation) for equation in steps.eqns)
 
 
-def is_linear(step: Any, active: list[int]) -> bool:
-    """Whether a step is linear in those of its arguments that depend on x."""
-    name = step.primitive.name
+def is_linear(equation: Any, active: list[int]) -> bool:
+    """Whether a equation is linear in those of its arguments that depend on x."""
+    name = equation.primitive.name
     within = set(active) <= LINEAR_IN.get(name, set())
     return name in LINEAR or within or (name in LINEAR_IN_ONE and len(active) == 1)
 
 
-def is_scalar_step(step: Any, arguments: Sequence[Carried]) -> bool:
-    """Whether a step acts entry by entry, on functions of one and the same base, which is real."""
+def is_scalar_step(equation: Any, arguments: Sequence[Carried]) -> bool:
+    """Whether a equation acts entry by entry, on functions of one and the same base, which is real."""
     shape, base = arguments[0].value.shape, arguments[0].base
     alike = all(u.base is base and u.value.shape == shape for u in arguments)
-    if not alike or jnp.iscomplexobj(base.slopes) or any(v.aval.shape != shape for v in step.outvars):
+    if not alike or jnp.iscomplexobj(base.slopes) or any(v.aval.shape != shape for v in equation.outvars):
         return False
-    if step.primitive.name == "custom_jvp_call":
-        return is_entrywise(inner(step).jaxpr, shape)
-    return step.primitive.name in ENTRYWISE
+    if equation.primitive.name == "custom_jvp_call":
+        return is_entrywise(inner(equation).jaxpr, shape)
+    return equation.primitive.name in ENTRYWISE
 
 
 def derivatives(
@@ -122,29 +122,29 @@ def derivatives(
     return pushed, found
 
 
-def columns(step: Any, arguments: list[Any], i: int) -> jax.Array | None:
+def columns(equation: Any, arguments: list[Any], i: int) -> jax.Array | None:
     """The slopes of W u where those of u are unit vectors: columns of W, which a product would only copy."""
     u = arguments[i]
-    if step.primitive.name != "dot_general" or u.base.start is None or u.first is not None or u.value.ndim != 1:
+    if equation.primitive.name != "dot_general" or u.base.start is None or u.first is not None or u.value.ndim != 1:
         return None
-    contracted, batched = step.params["dimension_numbers"]
+    contracted, batched = equation.params["dimension_numbers"]
     if any(batched) or not contracted[0]:
         return None
     weight = jnp.moveaxis(arguments[1 - i], contracted[1 - i][0], 0)
     slopes = weight[u.base.start : u.base.start + u.base.slopes.shape[0]]
-    return slopes.astype(step.outvars[0].aval.dtype)
+    return slopes.astype(equation.outvars[0].aval.dtype)
 
 
-def joined(step: Any, arguments: list[Any], i: int) -> int | None:
+def joined(equation: Any, arguments: list[Any], i: int) -> int | None:
     """The first of the unit vectors that are the slopes of (a, u, b), where those of u are unit vectors."""
     u = arguments[i]
-    if step.primitive.name != "concatenate" or u.base.start is None or u.first is not None or u.value.ndim != 1:
+    if equation.primitive.name != "concatenate" or u.base.start is None or u.first is not None or u.value.ndim != 1:
         return None
     return u.base.start + sum(before.shape[0] for before in arguments[:i])
 
 
-def advance(step: Any, arguments: list[Any]) -> list[Any]:
-    """The outputs of one step, carried where they depend on x."""
+def advance(equation: Any, arguments: list[Any]) -> list[Any]:
+    """The outputs of one equation, carried where they depend on x."""
     active = [i for i, u in enumerate(arguments) if isinstance(u, Carried)]
     carried = [arguments[i] for i in active]
 
@@ -152,7 +152,7 @@ def advance(step: Any, arguments: list[Any]) -> list[Any]:
         full = list(arguments)
         for i, value in zip(active, values, strict=True):
             full[i] = value
-        return bind(step, *full)
+        return bind(equation, *full)
 
     values = [u.value for u in carried]
     outputs = evaluate(*values)
@@ -160,13 +160,13 @@ def advance(step: Any, arguments: list[Any]) -> list[Any]:
     if not carried or not smooth:
         return outputs
     f = lambda *values: [evaluate(*values)[i] for i in smooth]
-    linear = is_linear(step, active)
+    linear = is_linear(equation, active)
     start = None
     if len(active) == 1:
-        if (slopes := columns(step, arguments, *active)) is not None:
+        if (slopes := columns(equation, arguments, *active)) is not None:
             return [Carried(outputs[0], Base(slopes, None))]
-        start = joined(step, arguments, *active)
-    scalar = is_scalar_step(step, carried)
+        start = joined(equation, arguments, *active)
+    scalar = is_scalar_step(equation, carried)
     if scalar:
         # In one real variable the slope is the first derivative, and the Laplacian is the second.
         firsts = [jnp.ones_like(u.value) if u.first is None else u.first for u in carried]

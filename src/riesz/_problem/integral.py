@@ -187,4 +187,4 @@ class Integral(AbstractTerm):
 
     def draw_points(self, key: Any, D: Parametrisation, theta: Vector) -> Points:
         """The points of its measure, which may follow the tangent rows."""
-        return self.factor * self.over.draw(key, lambda x: features(D, self.operator, theta, x).rows)
+        return self.factor * self.over.draw(key, lambda x: features(D, self.operator, theta, x).jacobians)

@@ -22,31 +22,31 @@ INLINED = frozenset(("jit", "pjit", "closed_call", "core_call"))
 """Calls that are only a wrapper round their own steps."""
 
 
-def inner(step: Any) -> Any:
+def inner(equation: Any) -> Any:
     """The program that a call runs."""
-    return step.params["jaxpr"] if "jaxpr" in step.params else step.params["call_jaxpr"]
+    return equation.params["jaxpr"] if "jaxpr" in equation.params else equation.params["call_jaxpr"]
 
 
-def bind(step: Any, *arguments: Any) -> list[Any]:
-    """The outputs of one step, as JAX computes them."""
-    outputs = step.primitive.bind(*arguments, **step.primitive.get_bind_params(step.params))
-    return list(outputs) if step.primitive.multiple_results else [outputs]
+def bind(equation: Any, *arguments: Any) -> list[Any]:
+    """The outputs of one equation, as JAX computes them."""
+    outputs = equation.primitive.bind(*arguments, **equation.primitive.get_bind_params(equation.params))
+    return list(outputs) if equation.primitive.multiple_results else [outputs]
 
 
 def walk(
     program: Any, consts: Sequence[Any], arguments: Sequence[Any], advance: Callable[[Any, list[Any]], list[Any]]
 ) -> list[Any]:
-    """The outputs of a traced program, where `advance(step, arguments)` gives those of each step."""
+    """The outputs of a traced program, where `advance(equation, arguments)` gives those of each equation."""
     found = dict(zip((*program.constvars, *program.invars), (*consts, *arguments), strict=True))
     read = lambda v: np.asarray(v.val, v.aval.dtype) if isinstance(v, jex.Literal) else found[v]  # type: ignore[attr-defined]
-    for step in program.eqns:
-        given = [read(v) for v in step.invars]
-        if step.primitive.name in INLINED:
-            called = inner(step)
+    for equation in program.eqns:
+        given = [read(v) for v in equation.invars]
+        if equation.primitive.name in INLINED:
+            called = inner(equation)
             outputs = walk(called.jaxpr, called.consts, given, advance)
         else:
-            outputs = advance(step, given)
-        found.update(zip(step.outvars, outputs, strict=True))
+            outputs = advance(equation, given)
+        found.update(zip(equation.outvars, outputs, strict=True))
     return [read(v) for v in program.outvars]
 
 
@@ -86,9 +86,9 @@ def calls_lapack(program: Any) -> bool:
 def reached(program: Any) -> set[Any]:
     """The variables of a program that depend on its inputs; a call depends on all that it is given."""
     found = set(program.invars)
-    for step in program.eqns:
-        if any(not isinstance(v, jex.Literal) and v in found for v in step.invars):
-            found.update(step.outvars)
+    for equation in program.eqns:
+        if any(not isinstance(v, jex.Literal) and v in found for v in equation.invars):
+            found.update(equation.outvars)
     return found
 
 
@@ -99,7 +99,7 @@ RESHAPING = frozenset(("broadcast_in_dim", "expand_dims", "reshape", "squeeze"))
 def acts_entrywise(program: Any) -> bool:
     """Whether each entry of the output depends on no entry of the first input but its own.
 
-    Each step that leads to the output and sees the first input then acts entry by entry on arrays of its size.
+    Each equation that leads to the output and sees the first input then acts entry by entry on arrays of its size.
     """
     return _is_entrywise(program, [True] + [False] * (len(program.invars) - 1))
 
@@ -107,28 +107,28 @@ def acts_entrywise(program: Any) -> bool:
 def _is_entrywise(program: Any, given: list[bool]) -> bool:
     size = next(v.aval.size for v, depends in zip(program.invars, given, strict=True) if depends)
     depends = {v for v, known in zip(program.invars, given, strict=True) if known}
-    sees = lambda step: [not isinstance(v, jex.Literal) and v in depends for v in step.invars]
-    for step in needed(program):
-        if not any(seen := sees(step)):
+    sees = lambda equation: [not isinstance(v, jex.Literal) and v in depends for v in equation.invars]
+    for equation in needed(program):
+        if not any(seen := sees(equation)):
             continue
-        called = [part for part in step.params.values() if hasattr(part, "jaxpr")]
-        name = step.primitive.name
-        keeps = all(v.aval.size == size for v in step.outvars)
+        called = [part for part in equation.params.values() if hasattr(part, "jaxpr")]
+        name = equation.primitive.name
+        keeps = all(v.aval.size == size for v in equation.outvars)
         if called and (name in INLINED or name == "custom_jvp_call"):
-            keeps &= all(v.aval.size == size for v, s in zip(step.invars, seen, strict=True) if s)
+            keeps &= all(v.aval.size == size for v, s in zip(equation.invars, seen, strict=True) if s)
             if not keeps or not _is_entrywise(called[0].jaxpr, seen):
                 return False
         elif not (keeps and name in ENTRYWISE | RESHAPING):
             return False
-        depends.update(step.outvars)
+        depends.update(equation.outvars)
     return True
 
 
 def needed(program: Any) -> list[Any]:
     """The steps that lead to the outputs."""
     wanted, steps = {v for v in program.outvars if not isinstance(v, jex.Literal)}, []
-    for step in reversed(program.eqns):
-        if wanted.intersection(step.outvars):
-            wanted.update(v for v in step.invars if not isinstance(v, jex.Literal))
-            steps.append(step)
+    for equation in reversed(program.eqns):
+        if wanted.intersection(equation.outvars):
+            wanted.update(v for v in equation.invars if not isinstance(v, jex.Literal))
+            steps.append(equation)
     return steps[::-1]

@@ -152,9 +152,9 @@ def is_small(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abst
 
 def _spaces(method: AbstractMethod, sample: Any) -> list[tuple[Any, Any]]:
     """The inner products whose spaces a step has, with the points of their own; X only where it is projected onto."""
-    found = [(method.inner_products["W"], sample.W)]
+    found = [(method.inner_products["W"], sample.W_points)]
     if isinstance(method, AbstractScheme) and method.choices.X is not None:
-        found += [(method.choices.X, sample.X)] if method.choices.transport.inner_product == "X" else []
+        found += [(method.choices.X, sample.X_points)] if method.choices.transport.inner_product == "X" else []
     return found
 
 

@@ -181,7 +181,6 @@ def _remember_programs() -> None:
         caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(caches / "riesz" / "programs"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-        jax.config.update("jax_compilation_cache_max_size", 500_000_000)
 
 
 def main() -> None:

@@ -21,13 +21,13 @@ from ..retractions import Retracted, SecondOrder, Straight
 from ..schemes.base import AbstractMethod
 from ..state import Info
 from .coordinates import scale, turning
-from .losses import Memory
+from .losses import LossWindow
 from .trust import Trust
 
 TRIES = 8
 """The number of dampings that are tried with one factorisation, each ten times the last."""
 DECREASE = 1e-4
-"""The share of the predicted decrease that a step must bring, below the highest loss in memory."""
+"""The share of the predicted decrease that a step must bring, below the highest loss in window."""
 STRAIGHT = 0.3
 """A path that bends less than this is so straight that the damping may shrink."""
 
@@ -46,7 +46,7 @@ class AutoState(eqx.Module):
     """How much they had bent when speeds were last measured."""
     damping: jax.Array
     """The factor on lambda that rejections raise and straight paths lower."""
-    memory: Memory
+    window: LossWindow
     trust: Trust
     k: jax.Array
 
@@ -90,8 +90,8 @@ class Auto(AbstractMethod):
     def init(self, theta: Vector) -> AutoState:
         """Nothing is known yet."""
         one = jnp.ones((), theta.dtype)
-        memory, trust = Memory.start(theta), Trust.start(theta.dtype)
-        return AutoState(jnp.zeros_like(theta), 0 * one, 0 * one, one, memory, trust, jnp.ones((), int))
+        window, trust = LossWindow.start(theta), Trust.start(theta.dtype)
+        return AutoState(jnp.zeros_like(theta), 0 * one, 0 * one, one, window, trust, jnp.ones((), int))
 
     def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
         """The points of the loss."""
@@ -133,10 +133,10 @@ class Auto(AbstractMethod):
         gain = space.filtered(Shift(floor)).representer_norm(*parts) ** 2 / 2
         noise = 4 * rounding.eps * at.magnitude
         stationary = gain <= rounding.eps**0.75 * noise
-        stranded = stationary & (state.memory.lowest < -noise)
-        retreat = state.memory.exhausted | stranded
-        highest = at.loss + state.memory.allowance + noise
-        trust = state.trust.tested(at.loss) if loss.drawn else state.trust
+        stranded = stationary & (state.window.lowest < -noise)
+        retreat = state.window.exhausted | stranded
+        highest = at.loss + state.window.allowance + noise
+        trust = state.trust.after_new_points(at.loss) if loss.drawn else state.trust
 
         def attempt(shift: jax.Array) -> Trial:
             damped = space.filtered(Shift(shift))
@@ -165,13 +165,13 @@ class Auto(AbstractMethod):
         accepted = ~retreat & good(trial)
         # Not finite however damped: derivatives here are not. The safeguard sees such a trial, and counts it.
         lost = ~retreat & ~jnp.all(jnp.isfinite(trial.moved.theta))
-        memory = _choose(
-            (accepted, state.memory.moved(trial.moved.theta, trial.loss - at.loss, noise)),
-            (retreat, state.memory.retreated()),
-            (lost, state.memory),
-            (True, state.memory.stayed()),
+        window = _choose(
+            (accepted, state.window.moved(trial.moved.theta, trial.loss - at.loss, noise)),
+            (retreat, state.window.retreated()),
+            (lost, state.window),
+            (True, state.window.stayed()),
         ).settling(stationary & ~stranded)
-        back, still = (Straight()(at, None, delta) for delta in (state.memory.best - theta, jnp.zeros_like(theta)))
+        back, still = (Straight()(at, None, delta) for delta in (state.window.best - theta, jnp.zeros_like(theta)))
         moved = _choose((accepted | lost, trial.moved), (retreat, back), (True, still))
         damping = _choose(
             (retreat, 10 * jnp.maximum(state.damping, 1)),
@@ -179,18 +179,18 @@ class Auto(AbstractMethod):
         )
         gradient = Representer(jnp.zeros_like(theta), space.rank, trial.residual)
         info = Info.of(at, covector, gradient, moved, jnp.ones((), theta.dtype))
-        meaningless = gain <= noise + rounding.eps * memory.fall
+        meaningless = gain <= noise + rounding.eps * window.fall
         ends = [
             # Without a tangent space there is nothing to gain either, but that is not convergence.
             (info.rank == 0, Result.RUNNING),
-            (memory.at_rest, Result.CONVERGED_GRADIENT),
-            (memory.stuck & meaningless, Result.CONVERGED_LOSS),
-            (memory.stuck, Result.STAGNATED),
+            (window.has_settled, Result.CONVERGED_GRADIENT),
+            (window.stuck & meaningless, Result.CONVERGED_LOSS),
+            (window.stuck, Result.STAGNATED),
         ]
         info = eqx.tree_at(lambda info: (info.accepted, info.end), info, (accepted | retreat, first_code(ends)))
         turned = state.turned + moved.scale * moved.bending
-        trust = trust.promising(jnp.where(accepted, at.loss - trial.loss, 0))
-        return moved.theta, AutoState(speed, turned, measured, damping, memory, trust, state.k + 1), info
+        trust = trust.after_step(jnp.where(accepted, at.loss - trial.loss, 0))
+        return moved.theta, AutoState(speed, turned, measured, damping, window, trust, state.k + 1), info
 
     def _space(self, at: Linearisation, covector: Vector, state: AutoState) -> tuple[TangentSpace, Vector, jax.Array]:
         """The tangent space in scaled coordinates, the speeds that scale it, and when they were measured.

@@ -21,7 +21,7 @@ def turning(at: Linearisation, blocks: tuple[Block, ...], sizes: Vector, signs: 
     direction = signs / jnp.where(sizes > 0, sizes, jnp.inf)
 
     def squares(block: Block) -> jax.Array:
-        rows: Any = lambda theta: features(at.D, block.operator, theta, block.over.x).rows
+        rows: Any = lambda theta: features(at.D, block.operator, theta, block.over.x).jacobians
         return jnp.sum(block.weigh(jax.jvp(rows, (at.theta,), (direction,))[1]) ** 2, axis=0)
 
     parts = [sum_over_chunks(block, squares, at.chunk) for block in blocks]

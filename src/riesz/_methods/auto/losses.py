@@ -1,4 +1,4 @@
-"""The memory of a method that may climb: what it allows, where it was best, when it should go back or stop."""
+"""The last losses of a method that may climb: what it allows, where it was best, when it should go back or stop."""
 
 import equinox as eqx
 import jax
@@ -12,7 +12,7 @@ SETTLED = 3
 """So many steps in a row with nothing to gain end a run."""
 
 
-class Memory(eqx.Module):
+class LossWindow(eqx.Module):
     """The last losses and the best parameters.
 
     Losses are kept relative to the current one, and their changes are measured on the points of their own step, so that
@@ -35,7 +35,7 @@ class Memory(eqx.Module):
     """How often in a row it went back without finding a lower loss."""
 
     @classmethod
-    def start(cls, theta: Vector) -> "Memory":
+    def start(cls, theta: Vector) -> "LossWindow":
         """Only the start is known."""
         none = jnp.zeros((), int)
         excess = jnp.full(LENGTH, -jnp.inf, theta.dtype).at[0].set(0)
@@ -52,7 +52,7 @@ class Memory(eqx.Module):
         """Whether so many steps went by without progress that it should go back."""
         return self.idle >= LENGTH
 
-    def moved(self, theta: Vector, change: jax.Array, noise: jax.Array) -> "Memory":
+    def moved(self, theta: Vector, change: jax.Array, noise: jax.Array) -> "LossWindow":
         """After a step to theta that changed the loss; changes below the noise are none.
 
         Nor is it progress to lower the loss by less than rounding of what it has fallen by in all: a residual that
@@ -61,7 +61,7 @@ class Memory(eqx.Module):
         lower = change < self.lowest - noise - jnp.finfo(theta.dtype).eps * self.fall
         # Losses that are equal up to rounding: the later parameters are the better ones.
         best = jnp.where(change <= self.lowest + noise, theta, self.best)
-        return Memory(
+        return LossWindow(
             best,
             jnp.minimum(self.lowest, change) - change,
             self.fall + jnp.maximum(self.lowest - change, 0),
@@ -71,21 +71,21 @@ class Memory(eqx.Module):
             jnp.where(lower, 0, self.retreats),
         )
 
-    def stayed(self) -> "Memory":
+    def stayed(self) -> "LossWindow":
         """After a step that was rejected."""
-        return eqx.tree_at(lambda memory: memory.idle, self, self.idle + 1)
+        return eqx.tree_at(lambda window: window.idle, self, self.idle + 1)
 
-    def retreated(self) -> "Memory":
+    def retreated(self) -> "LossWindow":
         """Back at the best parameters, with everything after them forgotten."""
-        fresh = Memory.start(self.best)
-        return eqx.tree_at(lambda memory: (memory.retreats, memory.fall), fresh, (self.retreats + 1, self.fall))
+        fresh = LossWindow.start(self.best)
+        return eqx.tree_at(lambda window: (window.retreats, window.fall), fresh, (self.retreats + 1, self.fall))
 
-    def settling(self, nothing: jax.Array) -> "Memory":
+    def settling(self, nothing: jax.Array) -> "LossWindow":
         """With one more step, or none, at which nothing was left to gain."""
-        return eqx.tree_at(lambda memory: memory.settled, self, jnp.where(nothing, self.settled + 1, 0))
+        return eqx.tree_at(lambda window: window.settled, self, jnp.where(nothing, self.settled + 1, 0))
 
     @property
-    def at_rest(self) -> jax.Array:
+    def has_settled(self) -> jax.Array:
         """Whether there was nothing left to gain for some steps."""
         return self.settled >= SETTLED
 

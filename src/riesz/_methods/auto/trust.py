@@ -41,7 +41,7 @@ class Trust(eqx.Module):
         zero = jnp.zeros((), dtype)
         return cls(zero, zero, zero, zero, jnp.ones((), dtype))
 
-    def tested(self, loss: jax.Array) -> "Trust":
+    def after_new_points(self, loss: jax.Array) -> "Trust":
         """After the loss at the same parameters on new points."""
         moved = self.promise != 0
         promised = FADING * self.promised + self.promise
@@ -51,6 +51,6 @@ class Trust(eqx.Module):
         caution = jnp.clip(jnp.where(moved, factor, 1.0) * self.caution, 1.0, MOST)
         return Trust(loss, jnp.zeros_like(promised), promised, kept, caution.astype(promised.dtype))
 
-    def promising(self, decrease: jax.Array) -> "Trust":
+    def after_step(self, decrease: jax.Array) -> "Trust":
         """After a step that lowered the loss on its own points; zero where it was not taken."""
         return eqx.tree_at(lambda trust: trust.promise, self, decrease)
