@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import riesz
+from riesz._problem.features import _traced
 from riesz._running import loop
 from spoken import check_sentence
 
@@ -97,14 +98,16 @@ def test_a_model_that_solves_systems_is_told(caplog):
 # Fresh functions.
 
 
-def test_programs_of_functions_that_are_gone_are_let_go():
+def test_programs_of_functions_that_are_gone_are_let_go(monkeypatch):
     """A model made anew for each call has programs of its own; those of long ago do not stay for ever."""
-    gone = []
-    for shift in range(loop.KEPT + 4):
+    gone, kept = [], 2
+    monkeypatch.setattr(loop, "KEPT", kept)
+    for shift in range(kept + 2):
         D = lambda theta, shift=shift: lambda x: plain(theta)(x) + shift
         riesz.minimise(LOSS, D, THETA, "gd", max_steps=1, progress=False)
         gone.append(weakref.ref(D))
     del D
+    _traced.cache_clear()  # which remembers the last 32 models
     gc.collect()
-    assert sum(ref() is not None for ref in gone) <= loop.KEPT
+    assert sum(ref() is not None for ref in gone) <= kept
     assert gone[0]() is None
