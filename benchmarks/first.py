@@ -4,7 +4,8 @@
 
 Every figure is the CPU time of one call in a child process of its own, because machines are shared and noisy, with
 BLAS on one thread; the table holds medians. A call that takes more CPU time than the limit is ended, and `> limit` is
-printed. Every `--src` puts another source tree first on the path, and adds a column, in turns with the others.
+printed. Every `--src` puts another source tree first on the path, and adds a column, in turns with the others. Rows are
+printed as they come, the table of medians at the end.
 """
 
 import os
@@ -38,8 +39,11 @@ def fit(points):
     return riesz.least_squares(riesz.points(jnp.asarray(x), data=jnp.asarray(np.sin(2 * np.pi * x)))), D, theta
 
 
-def residuals(entry_by_entry):
-    """99 residuals, 3 parameters (Gulf research and development): a model with 99 outputs at one point."""
+def residuals(form):
+    """99 residuals of 3 parameters (Gulf research and development).
+
+    As a residual vector, or as a model with 99 outputs at one point, written as one array or entry by entry.
+    """
     import jax.numpy as jnp
     import numpy as np
 
@@ -52,20 +56,24 @@ def residuals(entry_by_entry):
         return jnp.exp(-(jnp.abs(y - theta[1]) ** theta[2]) / theta[0]) - t
 
     def f(theta):
-        if entry_by_entry:
+        if form == "entry by entry":
             return jnp.stack([residual(theta, float(a), float(b)) for a, b in zip(t, y, strict=True)])
         return residual(theta, jnp.asarray(t), jnp.asarray(y))
 
+    start = jnp.asarray([5.0, 2.5, 0.15])
+    if form == "vector":
+        return riesz.ResidualVector(lambda v: f(v())), lambda theta: lambda: theta, start
     over = riesz.points(jnp.zeros(1), data=jnp.zeros((1, 99)))
-    return riesz.least_squares(over), lambda theta: lambda x: f(theta), jnp.asarray([5.0, 2.5, 0.15])
+    return riesz.least_squares(over), lambda theta: lambda x: f(theta), start
 
 
 CASES = {
     "fit, auto": (fit, (50,), "auto"),
     "fit, nhb": (fit, (50,), "nhb"),
     "fit, ngd": (fit, (50,), "ngd"),
-    "99 residuals as one array, auto": (residuals, (False,), "auto"),
-    "99 residuals stacked one by one, auto": (residuals, (True,), "auto"),
+    "99 residuals, a residual vector, auto": (residuals, ("vector",), "auto"),
+    "99 residuals at one point, one array, auto": (residuals, ("array",), "auto"),
+    "99 residuals at one point, entry by entry, auto": (residuals, ("entry by entry",), "auto"),
 }
 CALLS = {"fit": ["first call", "one point more", "the same again"]}
 CACHED = ("fit, auto", "fit, nhb")
@@ -73,7 +81,7 @@ CACHED = ("fit, auto", "fit, nhb")
 
 
 def child(name, limit, folder):
-    """Make the calls of one case and print the CPU seconds of each, a line of JSON a call."""
+    """Make the calls of one case and print the CPU seconds of each, one line of JSON per call."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -156,4 +164,5 @@ if __name__ == "__main__":
     for _ in range(options.repeats):
         for source in sources:
             turns[source].append(figures(options.limit, source, options.only))
+            print(source or "this", json.dumps(turns[source][-1]), file=sys.stderr, flush=True)
     table(turns, sources, options.limit)

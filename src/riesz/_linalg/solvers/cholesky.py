@@ -41,8 +41,11 @@ class Equilibrated(eqx.Module):
         """The length of a residual in the units of the factor."""
         return jnp.linalg.norm(self.scale * b)
 
-    def refined(self, residual: Callable[[jax.Array], jax.Array], start: jax.Array) -> jax.Array:
-        """The solution x of residual(x) = 0, by corrections for as long as each halves the residual."""
+    def refined(self, residual: Callable[[jax.Array], jax.Array], b: jax.Array) -> jax.Array:
+        """The solution x of residual(x) = 0, by corrections for as long as each halves the residual.
+
+        They end where what is left is rounding of b, the right-hand side.
+        """
 
         def halves(carry: Any) -> jax.Array:
             count, _, _, _, contracts = carry
@@ -55,8 +58,9 @@ class Equilibrated(eqx.Module):
             now = self.size(left)
             better = now < size
             x, rest = jnp.where(better, trial, x), jnp.where(better, left, rest)
-            return count + 1, x, rest, jnp.where(better, now, size), now <= size / 2
+            return count + 1, x, rest, jnp.where(better, now, size), (now <= size / 2) & (now > rounding)
 
+        start, rounding = self(b), jnp.finfo(b.dtype).eps * self.size(b)
         rest = residual(start)
         first = (jnp.zeros((), int), start, rest, self.size(rest), jnp.asarray(True))
         return jax.lax.while_loop(halves, correct, first)[1]
@@ -91,12 +95,12 @@ class ShiftedGram(AbstractInverse):
     def riesz(self, c: Vector) -> Vector:
         """The solution of (G + eps I) delta = c."""
         residual = lambda delta: c - self.psi.T @ (self.psi @ delta) - self.eps * delta
-        return self.solve.refined(residual, self.solve(c))
+        return self.solve.refined(residual, c)
 
     def project(self, r: jax.Array) -> Vector:
         """The solution of (G + eps I) delta = Psi^T r, whose residual sees r itself and not Psi^T r."""
         residual = lambda delta: self.psi.T @ (r - self.psi @ delta) - self.eps * delta
-        return self.solve.refined(residual, self.solve(self.psi.T @ r))
+        return self.solve.refined(residual, self.psi.T @ r)
 
 
 class ShiftedKernel(AbstractInverse):
@@ -109,7 +113,7 @@ class ShiftedKernel(AbstractInverse):
     def _dual(self, r: jax.Array) -> jax.Array:
         """The solution of (K + eps I) y = r."""
         residual = lambda y: r - self.psi @ (self.psi.T @ y) - self.eps * y
-        return self.solve.refined(residual, self.solve(r))
+        return self.solve.refined(residual, r)
 
     def project(self, r: jax.Array) -> Vector:
         """The coefficients Psi^T y."""
