@@ -265,7 +265,7 @@ class TestGradient:
             theta
         )
         np.testing.assert_allclose(found.values, values, rtol=1e-11, atol=1e-11)
-        np.testing.assert_allclose(found.rows, rows.reshape(7, -1, theta.size), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(found.jacobians, rows.reshape(7, -1, theta.size), rtol=1e-10, atol=1e-10)
 
     def test_of_functions_with_a_reverse_rule_of_their_own(self):
         square = jax.custom_vjp(lambda x: x @ x)

@@ -69,7 +69,7 @@ class Linearisation(eqx.Module):
         for part, slope in zip(self.parts, slopes, strict=True):
             weighted = part.over.weights[:, None] * slope
             if part.features.jacobians is not None:
-                pulled.append(part.features.jacobians.reshape(-1, self.theta.size).T @ weighted.reshape(-1))
+                pulled.append(jnp.einsum("mpd,mp->d", part.features.jacobians, weighted))
                 continue
             where = self.D, part.term.operator, self.theta
             pulled.append(pull_in_chunks(*where, weighted, part.over.x, self.chunk))

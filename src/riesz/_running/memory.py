@@ -4,7 +4,7 @@ With N rows of p per point, d parameters, k = min(N, d), b bytes per number and 
 point, a step takes about
 
 - `QRSVD()`, in chunks too: b (2 N d + 4 k^2), which are the rows and the reflectors; R, its SVD and a workspace;
-- `Gram()`, `Cholesky()`: b (3 N d + 4 k^2), and in chunks of c points b (c p d + 4 k^2);
+- `Gram()`, `Cholesky()`: b (3 N d + 3 k^2), and in chunks of c points b (c p d + 3 k^2);
 
 to which come 2 b e for each point whose rows are assembled at a time, and b e for each point of a forward pass. `auto`
 holds two copies of the rows, or of a chunk, more, in scaled coordinates and for the speeds of its parameters.
@@ -113,7 +113,7 @@ def _solving(solver: AbstractSolver, sizes: list[Size], d: int, copies: int = 0)
     """Numbers for the rows of some blocks and their factors; `copies` more of the rows."""
     N = sum(size.rows for size in sizes)
     k, chunk = min(N, d), solver.points_at_once
-    squares, kept = 4, 3 if isinstance(solver, Gram | Cholesky) else 2
+    squares, kept = (3, 3) if isinstance(solver, Gram | Cholesky) else (4, 2)
     held = kept + copies
     if chunk is not None:
         held = kept + copies if isinstance(solver, QRSVD) else 0
