@@ -252,6 +252,30 @@ class TestIsLinear:
         density, (z, points) = NONLINEAR[name]
         assert riesz.Integral(density, points).curvature(z, points) is Curvature.FULL
 
+    def test_rules_of_ones_own_that_mix_entries_are_seen(self):
+        """A gradient that permutes entries while it reshapes them, and one whose own derivative mixes them."""
+
+        @jax.custom_jvp
+        def permuting(z):
+            return 0.5 * jnp.sum(z * z.T)
+
+        permuting.defjvp(lambda z, t: (permuting(*z), jnp.sum(jax.lax.reshape(z[0], (2, 2), dimensions=(1, 0)) * t[0])))
+
+        @jax.custom_jvp
+        def doubled(z):
+            return 2 * z
+
+        doubled.defjvp(lambda z, t: (doubled(*z), 2 * t[0] + 0.3 * t[0][::-1]))
+
+        @jax.custom_jvp
+        def surrogate(z):
+            return jnp.sum(z**2)
+
+        surrogate.defjvp(lambda z, t: (surrogate(*z), jnp.sum(doubled(*z) * t[0])))
+        for density, z in ((permuting, jnp.ones((3, 2, 2))), (surrogate, jnp.ones((3, 4)))):
+            points = riesz.points(jnp.arange(3.0))
+            assert riesz.Integral(density, points).curvature(z, points) is Curvature.FULL
+
     @pytest.mark.parametrize("name", ["logsumexp", "branch"])
     def test_a_curvature_that_depends_on_z_is_not_fixed(self, name):
         density, (z, points) = NONLINEAR[name]

@@ -1,5 +1,6 @@
 """Models that JAX cannot differentiate in every mode, that call LAPACK at a point, or that are made for one call."""
 
+import dataclasses
 import gc
 import logging
 import subprocess
@@ -66,6 +67,40 @@ def test_models_with_reverse_mode_alone_are_refused_by_the_others(name):
     check_sentence(lambda: steps(one, name), TypeError, r"^D must be differentiable in forward mode .*custom_vjp")
 
 
+def test_more_values_than_parameters_with_reverse_mode_alone():
+    """Forward mode would be shorter, but there is none."""
+    vector = lambda D: lambda theta: lambda x: jnp.stack([D(theta)(x + shift) for shift in range(4)])
+    one = lambda theta: lambda x: reverse_only(theta, x)
+    loss = riesz.least_squares(riesz.points(X, data=jnp.zeros((20, 4))))
+    ends = [riesz.minimise(loss, vector(D), THETA, "ngd", max_steps=3, progress=False) for D in (one, plain)]
+    np.testing.assert_allclose(ends[0].theta, ends[1].theta, rtol=1e-9)
+
+
+@dataclasses.dataclass
+class Unhashable:
+    """A density that an ordinary dataclass makes, which has no hash."""
+
+    power: float = 2.0
+
+    def __call__(self, z):
+        return jnp.abs(z) ** self.power
+
+
+@dataclasses.dataclass
+class UnhashableModel:
+    shift: float = 0.0
+
+    def __call__(self, theta):
+        return lambda x: plain(theta)(x) + self.shift
+
+
+def test_objects_without_a_hash_are_named():
+    pattern = "must be made of functions and objects that can be hashed, but unhashable type"
+    over = riesz.points(X)
+    check_sentence(lambda: riesz.minimise(riesz.Integral(Unhashable(), over), plain, THETA), TypeError, pattern)
+    check_sentence(lambda: riesz.minimise(LOSS, UnhashableModel(), THETA), TypeError, pattern)
+
+
 # LAPACK at a point.
 
 SOLVES = """
@@ -92,6 +127,12 @@ def test_a_model_that_solves_systems_is_told(caplog):
     D = lambda theta: lambda x: jnp.linalg.solve(2 * jnp.eye(2) + theta[:2, None] * x, theta[1:])[0]
     with caplog.at_level(logging.WARNING, "riesz"):
         riesz.minimise_many(LOSS, D, jnp.stack([THETA, THETA]), "gd", max_steps=1, threads=2, progress=False)
+    assert [record.message for record in caplog.records if "LAPACK at every point" in record.message]
+    caplog.clear()
+    determinant = lambda z: jnp.linalg.slogdet(jnp.eye(5) * (1 + z**2))[1]
+    with caplog.at_level(logging.WARNING, "riesz"):
+        loss = riesz.Integral(determinant, riesz.points(X))
+        riesz.minimise_many(loss, plain, jnp.stack([THETA, THETA]), "gd", max_steps=1, threads=2, progress=False)
     assert [record.message for record in caplog.records if "LAPACK at every point" in record.message]
 
 

@@ -75,6 +75,13 @@ def test_it_adds_to_integrals_and_in_chunks():
         np.testing.assert_allclose(steps(solver).theta, expected.theta, rtol=1e-8)
 
 
+def test_data_take_the_precision_of_the_residuals():
+    single = lambda v: v()[0] * jnp.exp(-v()[1] * jnp.asarray(T, jnp.float32))
+    loss = riesz.ResidualVector(single, data=np.arange(99), weights=np.ones(99))
+    solution = riesz.minimise(loss, parameters, jnp.ones(2, jnp.float32), max_steps=5, progress=False)
+    assert solution.theta.dtype == solution.loss.dtype == jnp.float32
+
+
 @pytest.mark.parametrize("entries", [99, 2])
 def test_the_shorter_mode_is_taken_and_no_hessian_formed(entries):
     """Nothing has entries x entries numbers, and the rows take as many passes as the shorter side."""
@@ -111,6 +118,23 @@ def test_many_outputs_at_few_points_stay_small(tmp_path):
             "^data must have one number per residual",
         ),
         (lambda: riesz.ResidualVector(decay, weights=-np.ones(99)), ValueError, "^weights must be at least 0"),
+        (
+            lambda: riesz.minimise(riesz.ResidualVector(lambda v: decay(v)[:0]), parameters, jnp.ones(2)),
+            ValueError,
+            "residual must return at least one floating-point number, not 0",
+        ),
+        (
+            lambda: riesz.minimise(
+                riesz.ResidualVector(decay), parameters, jnp.ones(2), riesz.ngd(W=riesz.InnerProduct())
+            ),
+            ValueError,
+            "^over must be given to W: a ResidualVector",
+        ),
+        (
+            lambda: riesz.tangent_space(riesz.ResidualVector(decay), parameters, jnp.ones(2), W=riesz.InnerProduct()),
+            ValueError,
+            "^over must be given to an InnerProduct",
+        ),
         (
             lambda: riesz.minimise(riesz.ResidualVector(decay, weights=np.ones(3)), parameters, jnp.ones(2)),
             ValueError,

@@ -10,7 +10,7 @@ import jax
 from .. import _check
 from .._linalg.filters import AbstractFilter
 from .._linalg.solvers import AbstractSolver
-from .._problem.features import features
+from .._problem.features import Whole, features
 from .._problem.integral import AbstractLoss, Integral
 from .._problem.measures import AbstractMeasure, Points
 from .._problem.operators import identity
@@ -130,6 +130,10 @@ class InnerProduct(AbstractInnerProduct):
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
         """One block per measure, with this inner product's operator and form."""
+        if over is None and any(isinstance(part.term.operator, Whole) for part in at.parts):
+            raise ValueError(
+                "over must be given to an InnerProduct where the loss has a ResidualVector: it has no points."
+            )
         measures = tuple(part.over for part in at.parts) if over is None else (over,)
         return tuple(self._block(at, points) for points in measures)
 

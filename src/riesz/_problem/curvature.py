@@ -1,7 +1,7 @@
 """The second derivative of a density: zero, the identity, diagonal or full, read off its traced program.
 
-A density that acts entry by entry has a diagonal second derivative, which one product with the vector of ones gives:
-nothing of size p x p is ever formed for it, however many values a point has.
+Where each entry of l''(z) t depends on no entry of t but its own, l'' is diagonal, and one product with the vector of
+ones gives it: nothing of size p x p is ever formed, however many values a point has.
 """
 
 import enum
@@ -27,15 +27,21 @@ class Curvature(enum.Enum):
     FULL = "a p x p matrix"
 
 
+def product(density: Callable[..., Any], direction: jax.Array, z: jax.Array, *data: Any) -> jax.Array:
+    """The product l''(z) t with a direction t."""
+    return jax.jvp(lambda z: jax.grad(density)(z, *data), (z,), (direction,))[1]
+
+
 def diagonal(density: Callable[..., Any], z: jax.Array, *data: Any) -> jax.Array:
     """The diagonal of l''(z) where it is diagonal: the product l''(z) 1."""
-    return jax.jvp(lambda z: jax.grad(density)(z, *data), (z,), (jnp.ones_like(z),))[1]
+    return product(density, jnp.ones_like(z), z, *data)
 
 
 def curvature_of(density: Callable[..., Any], *arguments: jax.ShapeDtypeStruct) -> Curvature:
     """What l'' is, from the shapes of z and, where the density takes them, the data of one point."""
     z, *data = arguments
-    is_diagonal = z.size == 1 or acts_entrywise(jax.make_jaxpr(jax.grad(density))(z, *data).jaxpr)
+    program = jax.make_jaxpr(lambda *a: product(density, *a))(z, z, *data).jaxpr
+    is_diagonal = z.size == 1 or acts_entrywise(program)
     second = (lambda *a: diagonal(density, *a)) if is_diagonal else jax.hessian(density)
     fixed = _constant(second, z, *data)
     if fixed is not None and not fixed.any():

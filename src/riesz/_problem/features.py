@@ -49,7 +49,12 @@ def traced(D: Parametrisation, operator: Operator, theta: Vector, x: Any) -> tup
     leaves, structure = jax.tree.flatten(jax.tree.map(shape, arrays))
     known, outline = jax.tree.flatten(rest)
     one = jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype)
-    return _traced(shape(theta), one, tuple(leaves), structure, tuple(known), outline)
+    arguments = shape(theta), one, tuple(leaves), structure, tuple(known), outline
+    try:
+        hash(arguments)
+    except TypeError:
+        return _traced.__wrapped__(*arguments)
+    return _traced(*arguments)
 
 
 @functools.lru_cache(maxsize=32)
@@ -95,22 +100,31 @@ def reverse(f: Callable[[Vector], jax.Array], theta: Vector, covector: jax.Array
 def derivative(f: Callable[[Vector], jax.Array], theta: Vector) -> tuple[jax.Array, jax.Array]:
     """The value z of f and its Jacobian, of shape (p, d), in the mode with the fewer passes.
 
-    Reverse mode takes one pass per entry of z, forward mode one per parameter; loops of unknown length have no reverse
-    mode.
+    Reverse mode takes one pass per entry of z, forward mode one per parameter. Loops of unknown length have no reverse
+    mode, functions with a `custom_vjp` no forward mode.
     """
     try:
         z, pullback = jax.vjp(f, theta)
         if z.size == 1:
             return z, pullback(jnp.ones_like(z))[0].reshape(1, -1)
         if z.size <= theta.size:
-            basis = jnp.eye(z.size, dtype=z.dtype).reshape(z.size, *z.shape)
-            return z, jax.vmap(lambda covector: pullback(covector)[0])(basis)
+            return _in_reverse(z, pullback)
     except ValueError as error:
         if not _has_no_reverse_mode(error):
             raise
     push = lambda direction: jax.jvp(f, (theta,), (direction,))
-    z, columns = jax.vmap(push, out_axes=(None, -1))(jnp.eye(theta.size, dtype=theta.dtype))
+    try:
+        z, columns = jax.vmap(push, out_axes=(None, -1))(jnp.eye(theta.size, dtype=theta.dtype))
+    except TypeError as error:
+        if "custom_vjp" not in str(error):
+            raise
+        return _in_reverse(*jax.vjp(f, theta))
     return z, columns.reshape(-1, theta.size)
+
+
+def _in_reverse(z: jax.Array, pullback: Callable[[jax.Array], Any]) -> tuple[jax.Array, jax.Array]:
+    basis = jnp.eye(z.size, dtype=z.dtype).reshape(z.size, *z.shape)
+    return z, jax.vmap(lambda covector: pullback(covector)[0])(basis)
 
 
 def _has_no_reverse_mode(error: Exception) -> bool:

@@ -96,6 +96,11 @@ RESHAPING = frozenset(("broadcast_in_dim", "expand_dims", "reshape", "squeeze"))
 """Steps that keep the order of the entries, where they keep their number."""
 
 
+def _keeps_order(equation: Any) -> bool:
+    name = equation.primitive.name
+    return name in RESHAPING and (name != "reshape" or equation.params["dimensions"] is None)
+
+
 def acts_entrywise(program: Any) -> bool:
     """Whether each entry of the output depends on no entry of the first input but its own.
 
@@ -114,11 +119,11 @@ def _is_entrywise(program: Any, given: list[bool]) -> bool:
         called = [part for part in equation.params.values() if hasattr(part, "jaxpr")]
         name = equation.primitive.name
         keeps = all(v.aval.size == size for v in equation.outvars)
-        if called and (name in INLINED or name == "custom_jvp_call"):
+        if called and name in INLINED:
             keeps &= all(v.aval.size == size for v, s in zip(equation.invars, seen, strict=True) if s)
             if not keeps or not _is_entrywise(called[0].jaxpr, seen):
                 return False
-        elif not (keeps and name in ENTRYWISE | RESHAPING):
+        elif not (keeps and (name in ENTRYWISE or _keeps_order(equation))):
             return False
         depends.update(equation.outvars)
     return True

@@ -29,8 +29,9 @@ class Entries(AbstractMeasure):
 
     def of(self, n: int, dtype: Any) -> Points:
         """The first n indices."""
-        weights = jnp.ones(n, dtype) if self.weights is None else self.weights
-        return Points(jnp.arange(n, dtype=dtype), weights, self.data)
+        weights = jnp.ones(n, dtype) if self.weights is None else self.weights.astype(dtype)
+        data = None if self.data is None else self.data.astype(dtype)
+        return Points(jnp.arange(n, dtype=dtype), weights, data)
 
 
 def _half_square(z: jax.Array) -> jax.Array:
@@ -86,6 +87,10 @@ class ResidualVector(AbstractTerm):
     def draw_points(self, key: Any, D: Parametrisation, theta: Vector) -> Points:
         """The indices of the entries, with their weights and data."""
         entries = jax.eval_shape(lambda theta: self.operator(D(theta)), theta)
+        if entries.size == 0 or not jnp.issubdtype(entries.dtype, jnp.floating):
+            raise _check.Mismatch(
+                f"residual must return at least one floating-point number, not {entries.size} of dtype {entries.dtype}."
+            )
         over = self.over.of(entries.size, entries.dtype)  # type: ignore[attr-defined]
         for name, part in (("data", over.data), ("weights", over.weights)):
             if part is not None and part.shape[0] != entries.size:

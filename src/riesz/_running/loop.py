@@ -47,6 +47,13 @@ class Compiled:
         arrays, rest = eqx.partition(args, lambda leaf: eqx.is_array(leaf) or isinstance(leaf, np.ndarray | np.generic))
         leaves, structure = jax.tree.flatten(rest)
         key = structure, tuple(leaves), quick
+        try:
+            hash(key)
+        except TypeError as error:
+            raise TypeError(
+                f"loss, D, method and metrics must be made of functions and objects that can be hashed, but {error}: "
+                "make it a function, an equinox.Module, or a frozen dataclass."
+            ) from error
         with self._lock:
             if key not in self._programs:
                 self._programs[key] = self._program(rest, quick)

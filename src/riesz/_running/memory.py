@@ -129,7 +129,7 @@ def predicted(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abs
     terms = [_size(term.operator, D, theta, over.x) for term, over in zip(loss.terms, sample.terms, strict=True)]
     d, numbers = theta.size, sum(size.points * size.numbers for size in terms) + 8 * theta.size
     if method.solver is not None:
-        spaces = [_sizes(metric, own, terms, D, theta) for metric, own in _spaces(method, sample)]
+        spaces = [_sizes(metric, own, terms, sample, D, theta) for metric, own in _spaces(method, sample)]
         copies = 2 if isinstance(method, Auto) else 0
         numbers += max(_solving(method.solver, space, d, copies) for space in spaces)
         numbers += sum(2 * sum(size.rows for size in space) * d for space in spaces[1:])
@@ -158,14 +158,12 @@ def _spaces(method: AbstractMethod, sample: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-def _sizes(metric: Any, own: Any, terms: list[Size], D: Parametrisation, theta: Vector) -> list[Size]:
+def _sizes(metric: Any, own: Any, terms: list[Size], sample: Any, D: Parametrisation, theta: Vector) -> list[Size]:
     """The sizes of the blocks of an inner product."""
     operator = getattr(metric, "operator", None)
     if operator is None:
         return terms
-    if own is not None:
-        return [_size(operator, D, theta, own.x)]
-    return [Size(size.points, size.values, size.numbers) for size in terms]
+    return [_size(operator, D, theta, over.x) for over in (sample.terms if own is None else (own,))]
 
 
 def _rungs(method: AbstractMethod) -> Iterator[tuple[Any, str]]:

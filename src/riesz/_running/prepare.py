@@ -19,7 +19,7 @@ from .._methods.state import STEP_COLUMNS
 from .._methods.step_sizes import Search
 from .._problem.checks import check_problem, check_term
 from .._problem.curvature import Curvature
-from .._problem.features import traced
+from .._problem.features import Whole, traced
 from .._problem.integral import AbstractLoss, Integral
 from .._problem.programs import calls_lapack
 from .loop import TOLERANCES, Problem
@@ -138,6 +138,8 @@ def _check_metric(name: str, metric: AbstractMetric, loss: AbstractLoss, D: Any,
             raise ValueError(f"{name}=GaussNewton() has no metric here: every density of the loss is linear.")
     if isinstance(metric, InnerProduct):
         density = (lambda z: jnp.sum(z**2)) if metric.density is None else metric.density
+        if metric.over is None and any(isinstance(term.operator, Whole) for term in loss.terms):
+            raise ValueError(f"over must be given to {name}: a ResidualVector of the loss has no points of its own.")
         for over in [term.over for term in loss.terms] if metric.over is None else [metric.over]:
             term = Integral(density, over, metric.operator)
             check_term(name, term, jax.eval_shape(lambda term=term: term.draw_points(key, D, theta)), D, theta)
@@ -214,5 +216,10 @@ def prepare(
 def has_lapack_at_points(loss: AbstractLoss, D: Any, theta: jax.Array, key: Any) -> bool:
     """Whether the model calls LAPACK at a point, so that a step hands batches of matrices to it."""
     sample = jax.eval_shape(lambda: loss.draw(key, D, theta))
-    terms = zip(loss.terms, sample, strict=True)
-    return any(calls_lapack(traced(D, term.operator, theta, over.x)[0]) for term, over in terms)
+    for term, over in zip(loss.terms, sample, strict=True):
+        program, z = traced(D, term.operator, theta, over.x)
+        few = jax.tree.map(lambda a, z=z: jax.ShapeDtypeStruct((z.shape[0], *a.shape[1:]), a.dtype), over)
+        density = jax.make_jaxpr(lambda z, over, term=term: term.densities(z, over))(z, few)
+        if calls_lapack(program) or calls_lapack(density):
+            return True
+    return False
