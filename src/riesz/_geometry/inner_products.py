@@ -15,7 +15,7 @@ from .._problem.integral import AbstractLoss, Integral
 from .._problem.measures import AbstractMeasure, Points
 from .._problem.operators import identity
 from .._types import Operator, Parametrisation, Vector
-from .forms import Identity, form_of
+from .forms import Identity, bounded_form_of, form_of
 from .linearise import Linearisation, Sample
 from .rows import Block, rows_of
 from .tangent import AbstractSpace, TangentSpace
@@ -85,6 +85,19 @@ class GaussNewton(AbstractInnerProduct):
                 blocks.append(Block(part.term.operator, part.over, form, part.features, t))
         if not blocks:
             raise ValueError("W=GaussNewton() has no metric here: every density of the loss is linear.")
+        return tuple(blocks)
+
+
+class BoundedGaussNewton(AbstractInnerProduct):
+    """Gauss-Newton with l'' raised where a point would promise to gain more than its loss, as auto has it."""
+
+    def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
+        """One block for each term whose density is not linear."""
+        blocks = []
+        for t, part in enumerate(at.parts):
+            form = bounded_form_of(part.term, part.features.values, part.over, part.densities, part.slopes)
+            if form is not None:
+                blocks.append(Block(part.term.operator, part.over, form, part.features, t))
         return tuple(blocks)
 
 

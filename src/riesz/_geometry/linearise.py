@@ -3,11 +3,13 @@ r"""The linearisation at theta: everything that is known there, one immutable va
 Values z come first, with the rows where they are stored; then the point-wise losses and their slopes; then the loss.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._problem.features import Features, features, values_alone
+from .._problem.features import Features, features, pull, pull_sizes, values_alone
 from .._problem.integral import AbstractLoss, AbstractTerm
 from .._problem.measures import Points
 from .._types import Operator, Parametrisation, Vector
@@ -65,14 +67,27 @@ class Linearisation(eqx.Module):
 
     def covector(self, slopes: Slopes) -> Vector:
         """The covector L'(psi(theta)) in R^d: for the linearisation's own slopes, the gradient of the loss in theta."""
+        return self._pulled(slopes, lambda rows: rows, pull)
+
+    def unbalanced(self, covector: Vector) -> jax.Array:
+        r"""How much is left of the gradient c, the largest $|c_i| / \sum_j w_j |\ell'_j|\,|\partial z_j/\partial\theta_i|$.
+
+        At a stationary point the terms of every component cancel, so this is rounding, whatever the units; elsewhere it
+        is of the order of one.
+        """
+        sizes = self._pulled(tuple(jnp.abs(slope) for slope in self.slopes), jnp.abs, pull_sizes)
+        return jnp.max(jnp.abs(covector) / jnp.where(sizes > 0, sizes, 1))
+
+    def _pulled(self, slopes: Slopes, of: Callable[[jax.Array], jax.Array], by: Callable[..., Vector]) -> Vector:
+        """The sum of w_j slope_j^T dz_j/dtheta, with `of` the rows where they are stored, and `by` another way if not."""
         pulled = []
         for part, slope in zip(self.parts, slopes, strict=True):
             weighted = part.over.weights[:, None] * slope
             if part.features.jacobians is not None:
-                pulled.append(jnp.einsum("mpd,mp->d", part.features.jacobians, weighted))
+                pulled.append(jnp.einsum("mpd,mp->d", of(part.features.jacobians), weighted))
                 continue
             where = self.D, part.term.operator, self.theta
-            pulled.append(pull_in_chunks(*where, weighted, part.over.x, self.chunk))
+            pulled.append(pull_in_chunks(*where, weighted, part.over.x, self.chunk, by))
         return sum(pulled[1:], pulled[0])
 
 

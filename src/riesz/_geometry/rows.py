@@ -207,10 +207,16 @@ def _summed(of: Callable[[Any], jax.Array], parts: Any) -> jax.Array:
 
 
 def pull_in_chunks(
-    D: Parametrisation, operator: Operator, theta: Vector, covectors: jax.Array, x: jax.Array, chunk: int | None
+    D: Parametrisation,
+    operator: Operator,
+    theta: Vector,
+    covectors: jax.Array,
+    x: jax.Array,
+    chunk: int | None,
+    by: Callable[..., Vector] = pull,
 ) -> Vector:
-    """The covector sum_j covector_j^T dz_j/dtheta, for `chunk` points at a time."""
+    """The covector sum_j covector_j^T dz_j/dtheta, or what else `by` pulls back, for `chunk` points at a time."""
     if chunk is None or chunk >= x.shape[0] or isinstance(operator, Whole):
-        return pull(D, operator, theta, covectors, x)
+        return by(D, operator, theta, covectors, x)
     parts = _split(x, chunk), _split(covectors, chunk, "constant")
-    return _summed(lambda part: pull(D, operator, theta, part[1], part[0]), parts)
+    return _summed(lambda part: by(D, operator, theta, part[1], part[0]), parts)

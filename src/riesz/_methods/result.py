@@ -22,6 +22,10 @@ class Result(enum.Enum):
         "No lower loss was found for many steps, though the gradient promises one; start elsewhere, rescale the "
         "parameters, or let the model be smoother."
     )
+    UNBOUNDED = (
+        "The parameters run to infinity while the loss goes on falling, as they do where classes can be separated: there "
+        "is no minimiser; add a penalty on the parameters, stop by a target, or start elsewhere."
+    )
     NONFINITE_INPUT = "The loss is not finite at the start; choose another theta0, or look at the data and the density."
     NONFINITE_STEPS = (
         "Five trial steps in a row led to a loss that is not finite; use a smaller step size, a larger eps in the "

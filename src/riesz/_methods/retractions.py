@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from .. import _check
 from .._geometry.linearise import Linearisation
-from .._problem.features import bend, evaluate
+from .._problem.features import bend, evaluate, flat
 from .._types import Vector
 
 
@@ -67,6 +67,8 @@ class SecondOrder(AbstractRetraction):
 
     - `limit`: the largest ratio |a|/|delta| after shortening; a large number for none.
     - `corrections`: how many chord steps at most.
+    - `lowest`: whether the step also ends where the loss, to second order along the path, is lowest. This matters
+      where residuals stay large: there Gauss-Newton steps are too long.
 
     ```python
     riesz.nhb(retraction=riesz.SecondOrder(), step_size=riesz.Constant(1.0))
@@ -75,6 +77,7 @@ class SecondOrder(AbstractRetraction):
 
     limit: jax.Array = eqx.field(converter=_check.leaf, default=0.75)
     corrections: int = eqx.field(static=True, default=0)
+    lowest: bool = eqx.field(static=True, default=False)
     changes_gauge: ClassVar[bool] = False
     projects: ClassVar[bool] = True
 
@@ -89,10 +92,24 @@ class SecondOrder(AbstractRetraction):
         length, limit = space.length(delta), jnp.asarray(self.limit, delta.dtype)
         bending = space.length(a) / jnp.where(length > 0, length, 1)
         s = jnp.where(bending > limit, limit / jnp.where(bending > limit, bending, 1), 1)
+        if self.lowest:
+            s = jnp.minimum(s, self._newton(at, space, delta, a))
         theta = at.theta + s * delta + s**2 / 2 * a
         if self.corrections:
             theta = self._corrected(at, space, theta, s * delta, s**2 / 2 * space.length(a))
         return Retracted(theta, s * delta, s, bending)
+
+    def _newton(self, at: Linearisation, space: Any, delta: Vector, a: Vector) -> jax.Array:
+        r"""Where $L(v) + s L'(\psi^T\delta) + \tfrac{s^2}{2} q$ is lowest; q is the second derivative along the path."""
+        covector = at.covector(at.slopes)
+        turns = [
+            part.over.weights @ jnp.sum(flat(bend(at.D, part.term.operator, at.theta, delta, part.over.x)) * part.slopes, 1)
+            for part in at.parts
+        ]
+        q = space.norm(delta) ** 2 + sum(turns) + covector @ a
+        slope = -(covector @ delta)
+        shorter = (q > slope) & (slope > 0)
+        return jnp.where(shorter, slope / jnp.where(shorter, q, 1), 1)
 
     def _corrected(self, at: Linearisation, space: Any, theta: Vector, delta: Vector, last: jax.Array) -> Vector:
         """Chord steps on P_T (D(theta) - v) = psi^T delta."""

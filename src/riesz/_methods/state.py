@@ -60,6 +60,8 @@ class Info(eqx.Module):
     """The relative residual that a solver without a spectrum has reached; else NaN, and no column of the history."""
     accepted: jax.Array = _column(bool)
     """False where the step was undone."""
+    phase: jax.Array = _column(int)
+    """Which of its rules made the step, where a method has several: of auto 0 quick, 1 walk, 2 dive."""
 
     @classmethod
     def of(
@@ -76,6 +78,7 @@ class Info(eqx.Module):
             rank=gradient.rank,
             solver_residual=gradient.residual,
             accepted=jnp.asarray(True),
+            phase=jnp.zeros((), int),
         )
 
 

@@ -87,6 +87,12 @@ def pull(D: Parametrisation, operator: Operator, theta: Vector, covectors: jax.A
     return reverse(lambda theta: flat(evaluate(D, operator, theta, x)), theta, covectors)
 
 
+def pull_sizes(D: Parametrisation, operator: Operator, theta: Vector, covectors: jax.Array, x: jax.Array) -> Vector:
+    """The sum of the sizes of what `pull` adds up, sum_j |covector_j|^T |dz_j/dtheta|."""
+    rows = features(D, operator, theta, x).jacobians
+    return jnp.einsum("mpd,mp->d", jnp.abs(rows), jnp.abs(covectors))  # type: ignore[arg-type]
+
+
 def reverse(f: Callable[[Vector], jax.Array], theta: Vector, covector: jax.Array) -> Vector:
     """The product of a covector with the derivative of f, in forward mode where a loop of f has no reverse mode."""
     try:

@@ -47,6 +47,7 @@ class Optax(AbstractMethod):
             rank=jnp.asarray(theta.size),
             solver_residual=jnp.full((), jnp.nan, theta.dtype),
             accepted=jnp.asarray(True),
+            phase=jnp.zeros((), int),
             end=jnp.zeros((), int),
         )
         return theta + step, state, info

@@ -61,6 +61,10 @@ class SingularValues(AbstractFactors):
         """Singular values are resolved to rounding, so their squares are resolved twice as deep."""
         return jnp.finfo(self.s.dtype).eps ** 2 * jnp.max(self.eigenvalues)
 
+    def resolved(self) -> "SingularValues":
+        """The same with singular values that are rounding of the largest one set to zero."""
+        return eqx.tree_at(lambda f: f.s, self, jnp.where(self.s > 10 * jnp.finfo(self.s.dtype).eps * self.s[0], self.s, 0))
+
     def inverse(self, filter: AbstractFilter) -> "FilteredSingularValues":
         """The inverse V f(s^2) V^T, and f(0) on the null space."""
         return FilteredSingularValues(self.psi, self, filter(self.eigenvalues), filter(jnp.zeros_like(self.s[0])))

@@ -1,4 +1,4 @@
-"""Auto: damped Gauss-Newton steps along a path that bends with the manifold, with nothing to tune."""
+"""Auto: quick steps, then long ones, with nothing to tune."""
 
 import dataclasses
 from typing import Any
@@ -7,91 +7,68 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ... import _check
-from ..._geometry.inner_products import AbstractMetric, GaussNewton, draw_sample
+from ..._geometry.inner_products import AbstractMetric, BoundedGaussNewton, GaussNewton, draw_sample
 from ..._geometry.linearise import Linearisation, Sample, linearise
-from ..._geometry.rows import rows_of, split
+from ..._geometry.rows import rows_of
 from ..._geometry.tangent import Representer, TangentSpace
 from ..._linalg.filters import Shift
-from ..._linalg.solvers import AbstractSolver, as_solver
+from ..._linalg.solvers import QRSVD, AbstractSolver, as_solver
+from ..._linalg.solvers.qrsvd import SingularValues
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..result import Result, first_code
-from ..retractions import Retracted, SecondOrder, Straight
+from ..retractions import Retracted, Straight
 from ..schemes.base import AbstractMethod
 from ..state import Info
-from .coordinates import scale, turning
-from .losses import LossWindow
-from .trust import Trust
+from .long_steps import QUICK, WALK, LongSteps, Walk
+from .quick import Quick, QuickState
 
-TRIES = 8
-"""The number of dampings that are tried with one factorisation, each ten times the last."""
-DECREASE = 1e-4
-"""The share of the predicted decrease that a step must bring, below the highest loss in window."""
-STRAIGHT = 0.3
-"""A path that bends less than this is so straight that the damping may shrink."""
-
-SELDOM = 4.0
-"""Speeds are measured again when the total bending exceeds this multiple of its value at the last measurement."""
+VANISHED = 1e3
+"""A loss of at most this multiple of what rounding of the parameters makes of it has vanished."""
 
 
 class AutoState(eqx.Module):
     """What auto carries from step to step."""
 
-    speed: jax.Array
-    """How fast every parameter turns its tangent function: a fading root mean square."""
-    turned: jax.Array
-    """How much all paths together have bent."""
-    measured: jax.Array
-    """How much they had bent when speeds were last measured."""
-    damping: jax.Array
-    """The factor on lambda that rejections raise and straight paths lower."""
-    window: LossWindow
-    trust: Trust
+    quick: QuickState
+    walk: Walk
+    phase: jax.Array
+    """Which rule makes the steps: the quick one, or the walk or the dive of the long ones."""
+    leaving: jax.Array
+    """Whether the next step goes to where the walk stands."""
     k: jax.Array
 
 
-class Trial(eqx.Module):
-    """A step that was tried."""
+class Move(eqx.Module):
+    """What one of the rules has decided."""
 
     moved: Retracted
-    loss: jax.Array
-    predicted: jax.Array
-    """The decrease that the Gauss-Newton model promises."""
+    state: AutoState
+    accepted: jax.Array
+    end: jax.Array
+    """The code of the result with which the run ends here."""
     residual: jax.Array
-    """The relative residual of its linear system, where the solver has no spectrum."""
-
-    @classmethod
-    def none(cls, theta: Vector) -> "Trial":
-        """Before anything was tried."""
-        zero = jnp.zeros((), theta.dtype)
-        return cls(Retracted(jnp.zeros_like(theta), jnp.zeros_like(theta), zero, zero), zero, zero, zero)
+    """The relative residual of the linear system, where the solver has no spectrum."""
 
 
 class Auto(AbstractMethod):
     r"""$v_{k+1} = R[v_k + \psi^T \delta_k]$ with $(G + \lambda_k S^2)\, \delta_k = -\nabla L(\theta_k)$.
 
-    - G is the Gram matrix of the loss's own metric (Gauss-Newton), and R is `SecondOrder` with its curvature limit and
-      two corrections.
-    - S holds the speeds at which parameters turn their tangent functions, so that |S delta| measures how much the
-      tangent space turns under a displacement, whatever the units of the parameters.
-    - $\lambda_k = f_k\, g_k / (2 d\, \text{radius}^2)$ with $g_k = |\mathrm{grad}\, L|_W^2 / 2$, what is left to gain.
-      With f = 1 no component of S delta is longer than radius times sqrt(d); damping goes when nothing is left to gain.
-    - Where points are drawn anew, a caution grows while the next points do not keep what steps promise on their own;
-      f, then at least 1, is multiplied by it.
-    - A step is accepted below the highest of the last losses; otherwise $\lambda$ is raised tenfold, with the same
-      factorisation. A run that finds nothing lower for as long goes back to its best parameters, damped more.
+    G is the Gram matrix of the loss's own metric: Gauss-Newton, raised where a point would promise more than its loss. The
+    quick rule solves most problems in tens of steps. Where the loss could vanish, but the quick rule makes slow progress,
+    the run begins again at its start with long steps, which take longer and reach every digit. What is returned is the
+    best of both.
     """
 
-    radius: jax.Array = eqx.field(converter=_check.leaf, default=1.0)
-    retraction: SecondOrder = eqx.field(default_factory=lambda: SecondOrder(0.75, 2))
+    quick: Quick = eqx.field(default_factory=Quick)
+    long: LongSteps = eqx.field(default_factory=LongSteps)
     factorisation: AbstractSolver = eqx.field(converter=as_solver, default=None)
 
     def init(self, theta: Vector) -> AutoState:
         """Nothing is known yet."""
-        one = jnp.ones((), theta.dtype)
-        window, trust = LossWindow.start(theta), Trust.start(theta.dtype)
-        return AutoState(jnp.zeros_like(theta), 0 * one, 0 * one, one, window, trust, jnp.ones((), int))
+        none = jnp.zeros((), int)
+        walk = Walk.start(theta, self.long.stretch)
+        return AutoState(QuickState.start(theta), walk, none + QUICK, jnp.asarray(False), none + 1)
 
     def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
         """The points of the loss."""
@@ -119,119 +96,78 @@ class Auto(AbstractMethod):
         """There is no momentum to drop."""
         return state
 
+    def goes_on(self, loss: AbstractLoss) -> bool:
+        """Whether long steps may follow: on fixed points, with singular values down to rounding."""
+        return isinstance(self.solver, QRSVD) and not loss.drawn
+
     def step(
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: AutoState, sample: Sample
     ) -> tuple[Vector, AutoState, Info]:
-        """One Jacobian, one factorisation; where speeds are due, a JVP of the rows. Dampings are tried in turn."""
-        rounding = jnp.finfo(theta.dtype)
+        """One Jacobian, one factorisation; where speeds are due, a JVP of the rows."""
         at = linearise(loss, D, theta, sample, chunk=self.solver.points_at_once)
         covector = at.covector(at.slopes)
-        space, speed, measured = self._space(at, covector, state)
-        parts = space.split(at, at.slopes)
-        floor = space.factors.noise + rounding.tiny
-        # What a full Gauss-Newton step is predicted to gain.
-        gain = space.filtered(Shift(floor)).representer_norm(*parts) ** 2 / 2
-        noise = 4 * rounding.eps * at.magnitude
-        stationary = gain <= rounding.eps**0.75 * noise
-        stranded = stationary & (state.window.lowest < -noise)
-        retreat = state.window.exhausted | stranded
-        highest = at.loss + state.window.allowance + noise
-        trust = state.trust.after_new_points(at.loss) if loss.drawn else state.trust
+        space, state = self._space(loss, at, covector, state)
+        # What rounding of the parameters alone makes of the loss: below it there is nothing to gain.
+        rounding = jnp.finfo(theta.dtype).eps * theta * space.psi.norms()
+        vanished = at.magnitude <= VANISHED * jnp.sum(rounding**2)
+        quick = lambda: self._quick(loss, at, covector, space, state, sample, vanished)
+        if self.goes_on(loss):
+            long = lambda: self._long(loss, at, space, state, sample, vanished)
+            back = lambda: _back(at, state)
+            rule = jnp.where(state.leaving, 2, jnp.where(state.phase == QUICK, 0, 1))
+            move = jax.lax.switch(rule, (quick, long, back))
+        else:
+            move = quick()
+        gradient = Representer(jnp.zeros_like(theta), space.rank, move.residual)
+        info = Info.of(at, covector, gradient, move.moved, jnp.ones((), theta.dtype))
+        # Without a tangent space there is nothing to gain either, but that is not convergence.
+        end = jnp.where(info.rank == 0, 0, move.end)
+        info = eqx.tree_at(lambda info: (info.accepted, info.end, info.phase), info, (move.accepted, end, state.phase))
+        return move.moved.theta, dataclasses.replace(move.state, k=state.k + 1), info
 
-        def attempt(shift: jax.Array) -> Trial:
-            damped = space.filtered(Shift(shift))
-            g = damped.solve(*parts)
-            moved = self.retraction(at, damped, -g)
-            predicted = -(covector @ moved.delta) - space.norm(moved.delta) ** 2 / 2
-            has_spectrum = space.factors.eigenvalues is not None
-            residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else damped.residual(g, covector)
-            return Trial(moved, loss.value(D(moved.theta), sample.terms), predicted, residual)
-
-        def good(trial: Trial) -> jax.Array:
-            finite = jnp.all(jnp.isfinite(trial.moved.theta)) & jnp.isfinite(trial.loss)
-            return finite & (trial.loss <= highest - DECREASE * trial.predicted)
-
-        def unfinished(carry: Any) -> jax.Array:
-            tries, trial = carry
-            return ~retreat & ((tries == 0) | (~good(trial) & (tries < TRIES)))
-
-        # Straight paths do not ease the damping of a step that fits its own points only.
-        factor = jnp.where(trust.caution > 1, trust.caution * jnp.maximum(state.damping, 1), state.damping)
-        shift = factor * gain / (2 * theta.size * self.radius**2)
-        first = jnp.maximum(shift, floor).astype(theta.dtype)
-        harder = lambda carry: (carry[0] + 1, attempt(first * _tenfold(carry[0], theta.dtype)))
-        tries, trial = jax.lax.while_loop(unfinished, harder, (jnp.zeros((), int), Trial.none(theta)))
-
-        accepted = ~retreat & good(trial)
-        # Not finite however damped: derivatives here are not. The safeguard sees such a trial, and counts it.
-        lost = ~retreat & ~jnp.all(jnp.isfinite(trial.moved.theta))
-        window = _choose(
-            (accepted, state.window.moved(trial.moved.theta, trial.loss - at.loss, noise)),
-            (retreat, state.window.retreated()),
-            (lost, state.window),
-            (True, state.window.stayed()),
-        ).settling(stationary & ~stranded)
-        back, still = (Straight()(at, None, delta) for delta in (state.window.best - theta, jnp.zeros_like(theta)))
-        moved = _choose((accepted | lost, trial.moved), (retreat, back), (True, still))
-        damping = _choose(
-            (retreat, 10 * jnp.maximum(state.damping, 1)),
-            (True, _controlled(state.damping, tries, accepted, trial.moved.bending)),
-        )
-        gradient = Representer(jnp.zeros_like(theta), space.rank, trial.residual)
-        info = Info.of(at, covector, gradient, moved, jnp.ones((), theta.dtype))
-        meaningless = gain <= noise + rounding.eps * window.fall
-        ends = [
-            # Without a tangent space there is nothing to gain either, but that is not convergence.
-            (info.rank == 0, Result.RUNNING),
-            (window.has_settled, Result.CONVERGED_GRADIENT),
-            (window.stuck & meaningless, Result.CONVERGED_LOSS),
-            (window.stuck, Result.STAGNATED),
-        ]
-        info = eqx.tree_at(lambda info: (info.accepted, info.end), info, (accepted | retreat, first_code(ends)))
-        turned = state.turned + moved.scale * moved.bending
-        trust = trust.after_step(jnp.where(accepted, at.loss - trial.loss, 0))
-        return moved.theta, AutoState(speed, turned, measured, damping, window, trust, state.k + 1), info
-
-    def _space(self, at: Linearisation, covector: Vector, state: AutoState) -> tuple[TangentSpace, Vector, jax.Array]:
-        """The tangent space in scaled coordinates, the speeds that scale it, and when they were measured.
-
-        Speeds are measured at the start and each time that paths have bent four times as much as at the last
-        measurement: they matter most while the tangent space is new, and measuring costs more than the Jacobian.
-        """
-        blocks = GaussNewton().blocks(at, None)
+    def _space(
+        self, loss: AbstractLoss, at: Linearisation, covector: Vector, state: AutoState
+    ) -> tuple[TangentSpace, AutoState]:
+        """The tangent space, in scaled coordinates for the quick rule and in those of the parameters for long steps."""
+        blocks = BoundedGaussNewton().blocks(at, None)
         psi = rows_of(at.D, at.theta, blocks, at.chunk)
-        sizes = psi.norms()
+        is_quick = state.phase == QUICK
+        S, quick = self.quick.scaled(at, blocks, psi, covector, state.quick, state.k == 1, loss.drawn)
+        S = jnp.where(is_quick, S, 1)
+        space = TangentSpace.of(blocks, psi, self.solver, Shift(jnp.finfo(at.theta.dtype).tiny), S)
+        factors = space.factors
+        if isinstance(factors, SingularValues):
+            # A long step is held back by its length, a quick one by what can be gained, which noise must not add to.
+            s = jnp.where(is_quick, factors.resolved().s, factors.s)
+            space = dataclasses.replace(space, factors=dataclasses.replace(factors, s=s))
+        return space, dataclasses.replace(state, quick=quick)
 
-        def measure() -> jax.Array:
-            now = turning(at, blocks, sizes, jnp.sign(covector))
-            return jnp.where(state.k == 1, now, jnp.sqrt((state.speed**2 + now**2) / 2))
+    def _quick(
+        self, loss: AbstractLoss, at: Linearisation, covector: Vector, space: TangentSpace, state: AutoState,
+        sample: Sample, vanished: jax.Array,
+    ) -> Move:  # fmt: skip
+        """A step of the quick rule; where it is slow though the loss could vanish, the next step leaves for the walk."""
+        moved, quick, accepted, end, slow, residual = self.quick.move(
+            loss, at, covector, space, sample.terms, state.quick, state.k, vanished
+        )
+        leaving = slow & ~vanished & self.goes_on(loss)
+        end = jnp.where(leaving, 0, end)
+        return Move(moved, dataclasses.replace(state, quick=quick, leaving=leaving), accepted, end, residual)
 
-        due = (state.k == 1) | (state.turned > SELDOM * state.measured)
-        speed = jax.lax.cond(due, measure, lambda: state.speed)
-        measured = jnp.where(due, state.turned, state.measured)
-        r, _ = split(blocks, at.slopes)
-        residual = jnp.zeros((), speed.dtype) if r is None else jnp.linalg.norm(r)
-        S = scale(sizes, at.theta, residual, speed)
-        least = Shift(jnp.finfo(at.theta.dtype).tiny)
-        return TangentSpace.of(blocks, psi, self.solver, least, S), speed, measured
+    def _long(
+        self, loss: AbstractLoss, at: Linearisation, space: TangentSpace, state: AutoState, sample: Sample,
+        vanished: jax.Array,
+    ) -> Move:  # fmt: skip
+        """A step of the walk or of a dive."""
+        moved, value, lower, walk = self.long.move(loss, at, space, sample.terms, state.phase, state.walk)
+        phase, walk, leaving, over = self.long.after(moved.theta, value, state.phase, walk, vanished)
+        end = first_code([(over & vanished, Result.CONVERGED_LOSS), (over, Result.STAGNATED)])
+        state = dataclasses.replace(state, phase=phase, walk=walk, leaving=leaving)
+        return Move(moved, state, lower, end, jnp.full((), jnp.nan, at.theta.dtype))
 
 
-def _tenfold(times: jax.Array, dtype: Any) -> jax.Array:
-    return jnp.asarray(10.0, dtype) ** times.astype(dtype)
-
-
-def _choose(*cases: tuple[Any, Any]) -> Any:
-    """The first value whose condition holds."""
-    (condition, value), *rest = cases
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), value, _choose(*rest)) if rest else value
-
-
-def _controlled(damping: jax.Array, tries: jax.Array, accepted: jax.Array, bending: jax.Array) -> jax.Array:
-    """The factor on lambda after a step: what rejections raised is kept, then eased towards 1, or less if straight."""
-    rounding = jnp.finfo(damping.dtype)
-    raised = damping * _tenfold(jnp.maximum(tries - 1, 0), damping.dtype)
-    eased = jnp.where(tries > 1, raised, jnp.maximum(damping / 3, 1))
-    straight = raised * jnp.clip(bending / STRAIGHT, 1 / 3, 3)
-    return jnp.clip(
-        jnp.where(accepted, jnp.minimum(eased, straight), 10 * raised), rounding.tiny**0.5, rounding.eps**-2
-    )
+def _back(at: Linearisation, state: AutoState) -> Move:
+    """The step to where the walk stands."""
+    moved = Straight()(at, None, state.walk.theta - at.theta)
+    state = dataclasses.replace(state, phase=jnp.full_like(state.phase, WALK), leaving=jnp.asarray(False))
+    return Move(moved, state, jnp.asarray(True), jnp.zeros((), int), jnp.full((), jnp.nan, at.theta.dtype))

@@ -10,6 +10,9 @@ from ..._geometry.rows import Block, sum_over_chunks
 from ..._problem.features import features
 from ..._types import Vector
 
+GRADING = 1e-6
+"""Relative to its tangent function, no parameter is damped less than this share of the one that is damped most."""
+
 
 def turning(at: Linearisation, blocks: tuple[Block, ...], sizes: Vector, signs: Vector) -> jax.Array:
     r"""How fast the tangent function of every parameter turns, $t_i$ in units of $1/\theta_i$.
@@ -29,8 +32,11 @@ def turning(at: Linearisation, blocks: tuple[Block, ...], sizes: Vector, signs: 
     return jnp.where(jnp.isfinite(speed), speed, 0)
 
 
-def scale(sizes: Vector, theta: Vector, residual: jax.Array, speed: Vector) -> jax.Array:
+def scale(sizes: Vector, theta: Vector, residual: jax.Array, speed: Vector, drawn: bool) -> jax.Array:
     """S: the turning speeds; for parameters that turn nothing, so little that damping stays below rounding.
+
+    On fixed points, that is. Where points are drawn, parameters that turn nothing can still fit what is particular to
+    few points, and are damped like the others.
 
     A tangent function as small as the rounding of the largest one, both as it is and times its parameter, is zero up to
     rounding, as that of a constant is in a normalised density: its parameter is held, by a scale so large that it does
@@ -41,8 +47,10 @@ def scale(sizes: Vector, theta: Vector, residual: jax.Array, speed: Vector) -> j
     - `sizes`: the norms of the tangent functions.
     - `residual`: the norm of the part of L' that is an inner product with rows.
     """
-    least = jnp.finfo(speed.dtype).eps ** 0.5 * sizes / jnp.where(residual > 0, residual, 1)
-    rounding = speed.size * jnp.finfo(speed.dtype).eps
-    matters = lambda effect: effect > rounding * jnp.max(effect)
+    number = jnp.finfo(speed.dtype)
+    seen = jnp.where(sizes > 0, sizes, jnp.inf)
+    least = (1.0 if drawn else number.eps**0.5) / jnp.where(residual > 0, residual, 1)
+    graded = GRADING * jnp.max(speed / seen)
+    matters = lambda effect: effect > speed.size * number.eps * jnp.max(effect)
     moves = matters(sizes) | matters(sizes * jnp.abs(theta))
-    return jnp.where(moves, jnp.hypot(speed, least), jnp.finfo(speed.dtype).max ** 0.5)
+    return jnp.where(moves, jnp.hypot(speed, sizes * jnp.maximum(least, graded)), number.max**0.5)

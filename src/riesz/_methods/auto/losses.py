@@ -8,9 +8,6 @@ from ..._types import Vector
 
 LENGTH = 20
 """A step may end as high as the highest of so many losses; after as many steps without progress it goes back."""
-SETTLED = 3
-"""So many steps in a row with nothing to gain end a run."""
-
 
 class LossWindow(eqx.Module):
     """The last losses and the best parameters.
@@ -19,12 +16,12 @@ class LossWindow(eqx.Module):
     adding a constant to the loss, or drawing new points, changes nothing.
     """
 
+    first: jax.Array
+    """The parameters at the start."""
     best: jax.Array
     """The parameters with the lowest loss."""
     lowest: jax.Array
     """The lowest loss less the current one."""
-    fall: jax.Array
-    """The first loss less the lowest one."""
     excess: jax.Array
     """The last losses less the current one, the newest first."""
     idle: jax.Array
@@ -40,7 +37,7 @@ class LossWindow(eqx.Module):
         none = jnp.zeros((), int)
         excess = jnp.full(LENGTH, -jnp.inf, theta.dtype).at[0].set(0)
         zero = jnp.zeros((), theta.dtype)
-        return cls(theta, zero, zero, excess, none, none, none)
+        return cls(theta, theta, zero, excess, none, none, none)
 
     @property
     def allowance(self) -> jax.Array:
@@ -53,18 +50,14 @@ class LossWindow(eqx.Module):
         return self.idle >= LENGTH
 
     def moved(self, theta: Vector, change: jax.Array, noise: jax.Array) -> "LossWindow":
-        """After a step to theta that changed the loss; changes below the noise are none.
-
-        Nor is it progress to lower the loss by less than rounding of what it has fallen by in all: a residual that
-        should be zero goes on shrinking without meaning.
-        """
-        lower = change < self.lowest - noise - jnp.finfo(theta.dtype).eps * self.fall
+        """After a step to theta that changed the loss; changes below the noise are none."""
+        lower = change < self.lowest - noise
         # Losses that are equal up to rounding: the later parameters are the better ones.
         best = jnp.where(change <= self.lowest + noise, theta, self.best)
         return LossWindow(
+            self.first,
             best,
             jnp.minimum(self.lowest, change) - change,
-            self.fall + jnp.maximum(self.lowest - change, 0),
             jnp.roll(self.excess - change, 1).at[0].set(0),
             jnp.where(lower, 0, self.idle + 1),
             self.settled,
@@ -78,16 +71,11 @@ class LossWindow(eqx.Module):
     def retreated(self) -> "LossWindow":
         """Back at the best parameters, with everything after them forgotten."""
         fresh = LossWindow.start(self.best)
-        return eqx.tree_at(lambda window: (window.retreats, window.fall), fresh, (self.retreats + 1, self.fall))
+        return eqx.tree_at(lambda window: (window.retreats, window.first), fresh, (self.retreats + 1, self.first))
 
     def settling(self, nothing: jax.Array) -> "LossWindow":
         """With one more step, or none, at which nothing was left to gain."""
         return eqx.tree_at(lambda window: window.settled, self, jnp.where(nothing, self.settled + 1, 0))
-
-    @property
-    def has_settled(self) -> jax.Array:
-        """Whether there was nothing left to gain for some steps."""
-        return self.settled >= SETTLED
 
     @property
     def stuck(self) -> jax.Array:

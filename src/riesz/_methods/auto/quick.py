@@ -1,0 +1,229 @@
+"""The quick rule of auto: damped Gauss-Newton steps along a path that bends with the manifold."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ... import _check
+from ..._geometry.linearise import Linearisation
+from ..._geometry.rows import Block, split
+from ..._geometry.tangent import TangentSpace
+from ..._linalg.filters import Shift
+from ..._linalg.rows import AbstractRows
+from ..._linalg.solvers.qrsvd import SingularValues
+from ..._problem.integral import AbstractLoss
+from ..._types import Vector
+from ..choose import choose
+from ..result import Result, first_code
+from ..retractions import Retracted, SecondOrder, Straight
+from .coordinates import scale, turning
+from .damped_steps import DampedSteps, bisected
+from .losses import LossWindow
+from .trust import Trust
+
+LOOK = 20
+"""Every so many steps it is asked whether the loss still falls quickly."""
+FADING = 0.9
+"""The share of the squared sizes of tangent functions that is left after a step, where points are drawn."""
+
+
+class QuickState(eqx.Module):
+    """What the quick rule carries from step to step."""
+
+    speed: jax.Array
+    """How fast every parameter turns its tangent function: a fading root mean square."""
+    sizes: jax.Array
+    """The norms of the tangent functions; a fading root mean square where points are drawn."""
+    turned: jax.Array
+    """How much all paths together have bent."""
+    measured: jax.Array
+    """How much they had bent when speeds were last measured."""
+    damping: jax.Array
+    """The factor on lambda that rejections raise and straight paths lower."""
+    shift: jax.Array
+    """The last lambda."""
+    window: LossWindow
+    trust: Trust
+    mark: jax.Array
+    """The lowest loss when it was last asked how quickly it falls."""
+
+    @classmethod
+    def start(cls, theta: Vector) -> "QuickState":
+        """Nothing is known yet."""
+        one, none = jnp.ones((), theta.dtype), jnp.zeros_like(theta)
+        window, trust = LossWindow.start(theta), Trust.start(theta.dtype)
+        return cls(none, none, 0 * one, 0 * one, one, 0 * one, window, trust, jnp.inf * one)
+
+
+class Trial(eqx.Module):
+    """A step that was tried."""
+
+    moved: Retracted
+    loss: jax.Array
+    predicted: jax.Array
+    """The decrease that the Gauss-Newton model promises."""
+    residual: jax.Array
+    """The relative residual of its linear system, where the solver has no spectrum."""
+
+    @classmethod
+    def none(cls, theta: Vector) -> "Trial":
+        """Before anything was tried."""
+        zero = jnp.zeros((), theta.dtype)
+        return cls(Retracted(jnp.zeros_like(theta), jnp.zeros_like(theta), zero, zero), zero, zero, zero)
+
+
+class Quick(eqx.Module):
+    r"""$(G + \lambda S^2)\, \delta = -\nabla L(\theta)$ with $\lambda = f\, g(\lambda) / (2 d\, \text{radius}^2)$.
+
+    $g(\lambda)$ is the decrease that the model promises at that damping. With f = 1 no component of S delta is longer than
+    radius times sqrt(d), and damping goes when nothing is left to gain.
+    """
+
+    radius: jax.Array = eqx.field(converter=_check.leaf, default=1.0)
+    """How far the tangent space may turn in a step: a multiple of sqrt(d) for every component of S delta."""
+    retraction: SecondOrder = eqx.field(default_factory=lambda: SecondOrder(0.75, 2, lowest=True))
+    """The bent path."""
+    tries: int = eqx.field(static=True, default=8)
+    """The number of dampings that are tried with one factorisation, each ten times the last."""
+    decrease: jax.Array = eqx.field(converter=_check.leaf, default=1e-4)
+    """The share of the predicted decrease that a step must bring, below the highest loss of the last ones."""
+    straight: jax.Array = eqx.field(converter=_check.leaf, default=0.3)
+    """A path that bends less than this is so straight that the damping may shrink."""
+    seldom: jax.Array = eqx.field(converter=_check.leaf, default=4.0)
+    """Speeds are measured again when the total bending exceeds this multiple of its value at the last measurement."""
+
+    def scaled(
+        self, at: Linearisation, blocks: tuple[Block, ...], psi: AbstractRows, covector: Vector, state: QuickState,
+        first: jax.Array, drawn: bool,
+    ) -> tuple[jax.Array, QuickState]:
+        """S, and the speeds and sizes that it was made of.
+
+        Speeds are measured at the start and each time that paths have bent four times as much as at the last
+        measurement: they matter most while the tangent space is new, and measuring costs more than the Jacobian.
+        """
+        sizes = psi.norms()
+        if drawn:
+            sizes = jnp.where(first, sizes, jnp.sqrt(FADING * state.sizes**2 + (1 - FADING) * sizes**2))
+
+        def measure() -> jax.Array:
+            now = turning(at, blocks, sizes, jnp.sign(covector))
+            return jnp.where(first, now, jnp.sqrt((state.speed**2 + now**2) / 2))
+
+        due = first | (state.turned > self.seldom * state.measured)
+        speed = jax.lax.cond(due, measure, lambda: state.speed)
+        measured = jnp.where(due, state.turned, state.measured)
+        r, _ = split(blocks, at.slopes)
+        residual = jnp.zeros((), speed.dtype) if r is None else jnp.linalg.norm(r)
+        S = scale(sizes, at.theta, residual, speed, drawn)
+        return S, dataclasses.replace(state, speed=speed, sizes=sizes, measured=measured)
+
+    def move(
+        self, loss: AbstractLoss, at: Linearisation, covector: Vector, space: TangentSpace, sample: tuple,
+        state: QuickState, k: jax.Array, vanished: jax.Array,
+    ) -> tuple[Retracted, QuickState, jax.Array, jax.Array, jax.Array, jax.Array]:
+        """One step: where it leads, the state, whether it was accepted, how a run ends here, and whether it is slow."""
+        theta, rounding = at.theta, jnp.finfo(at.theta.dtype)
+        parts = space.split(at, at.slopes)
+        floor = space.factors.noise + rounding.tiny
+        # What a full Gauss-Newton step is predicted to gain.
+        gain = space.filtered(Shift(floor)).representer_norm(*parts) ** 2 / 2
+        noise = 4 * rounding.eps * at.magnitude
+        stationary = gain <= rounding.eps**0.75 * noise
+        stranded = stationary & (state.window.lowest < -noise)
+        retreat = state.window.exhausted | stranded
+        highest = at.loss + state.window.allowance + noise
+        trust = state.trust.after_new_points(at.loss) if loss.drawn else state.trust
+
+        def attempt(shift: jax.Array) -> Trial:
+            damped = space.filtered(Shift(shift))
+            g = damped.solve(*parts)
+            moved = self.retraction(at, damped, -g)
+            predicted = -(covector @ moved.delta) - space.norm(moved.delta) ** 2 / 2
+            has_spectrum = space.factors.eigenvalues is not None
+            residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else damped.residual(g, covector)
+            return Trial(moved, loss.value(at.D(moved.theta), sample), predicted, residual)
+
+        def good(trial: Trial) -> jax.Array:
+            finite = jnp.all(jnp.isfinite(trial.moved.theta)) & jnp.isfinite(trial.loss)
+            return finite & (trial.loss <= highest - self.decrease * trial.predicted)
+
+        def unfinished(carry: Any) -> jax.Array:
+            tries, trial = carry
+            return ~retreat & ((tries == 0) | (~good(trial) & (tries < self.tries)))
+
+        # Straight paths do not ease the damping of a step that fits its own points only.
+        factor = jnp.where(trust.caution > 1, trust.caution * jnp.maximum(state.damping, 1), state.damping)
+        shift = self._shift(at, space, parts, covector, factor / (2 * theta.size * self.radius**2), floor, state.shift)
+        first = jnp.maximum(shift, floor).astype(theta.dtype)
+        harder = lambda carry: (carry[0] + 1, attempt(first * _tenfold(carry[0], theta.dtype)))
+        tries, trial = jax.lax.while_loop(unfinished, harder, (jnp.zeros((), int), Trial.none(theta)))
+
+        accepted = ~retreat & good(trial)
+        # Not finite however damped: derivatives here are not. The safeguard sees such a trial, and counts it.
+        lost = ~retreat & ~jnp.all(jnp.isfinite(trial.moved.theta))
+        window = choose(
+            (accepted, state.window.moved(trial.moved.theta, trial.loss - at.loss, noise)),
+            (retreat, state.window.retreated()),
+            (lost, state.window),
+            (True, state.window.stayed()),
+        ).settling(stationary & ~stranded)
+        back, still = (Straight()(at, None, delta) for delta in (state.window.best - theta, jnp.zeros_like(theta)))
+        moved = choose((accepted | lost, trial.moved), (retreat, back), (True, still))
+        damping = choose(
+            (retreat, 10 * jnp.maximum(state.damping, 1)),
+            (True, self._controlled(state.damping, tries, accepted, trial.moved.bending)),
+        )
+        settled = window.settled >= (100 if loss.drawn else 3)
+        ends = settled | window.stuck
+        flat = jax.lax.cond(ends, lambda: at.unbalanced(covector) <= 4 * rounding.eps**0.5, lambda: jnp.asarray(False))
+        runs_away = jnp.linalg.norm(moved.theta) > 1e3 * (1 + jnp.linalg.norm(state.window.first))
+        end = first_code([
+            (vanished & ~(trial.loss < at.loss / 2), Result.CONVERGED_LOSS),
+            (settled & flat, Result.CONVERGED_GRADIENT),
+            (window.stuck & (gain <= noise) & flat, Result.CONVERGED_LOSS),
+            (window.stuck & runs_away, Result.UNBOUNDED),
+            (window.stuck, Result.STAGNATED),
+        ])  # fmt: skip
+        lowest = at.loss + state.window.lowest
+        asked = (k % LOOK == 0) & (k >= 2 * LOOK)
+        slow = (asked & (lowest > state.mark / 10) | window.stuck) & (gain > at.magnitude / 2)
+        state = dataclasses.replace(
+            state, turned=state.turned + moved.scale * moved.bending, damping=damping, shift=first, window=window,
+            trust=trust.after_step(jnp.where(accepted, at.loss - trial.loss, 0)),
+            mark=jnp.where(k % LOOK == 0, lowest, state.mark),
+        )  # fmt: skip
+        return moved, state, accepted | retreat, end, slow, trial.residual
+
+    def _shift(
+        self, at: Linearisation, space: TangentSpace, parts: Any, covector: Vector, factor: jax.Array,
+        floor: jax.Array, last: jax.Array,
+    ) -> jax.Array:
+        """The damping lambda = factor g(lambda), with g(lambda) what the model promises at that damping."""
+        if isinstance(space.factors, SingularValues):
+            steps = DampedSteps.of(at, space)
+            return bisected(lambda shift: shift < factor * steps.promised(shift), factor)
+
+        def closer(_: int, shift: jax.Array) -> jax.Array:
+            delta = space.filtered(Shift(shift)).solve(*parts)
+            promised = covector @ delta - space.norm(delta) ** 2 / 2
+            return jnp.maximum(jnp.sqrt(shift * factor * jnp.maximum(promised, 0)), floor).astype(shift.dtype)
+
+        undamped = factor * space.filtered(Shift(floor)).representer_norm(*parts) ** 2 / 2
+        return jax.lax.fori_loop(0, 4, closer, jnp.maximum(jnp.where(last > 0, last, undamped), floor))
+
+    def _controlled(self, damping: jax.Array, tries: jax.Array, accepted: jax.Array, bending: jax.Array) -> jax.Array:
+        """The factor on lambda after a step: what rejections raised is kept, then eased to 1, or less if straight."""
+        rounding = jnp.finfo(damping.dtype)
+        raised = damping * _tenfold(jnp.maximum(tries - 1, 0), damping.dtype)
+        eased = jnp.where(tries > 1, raised, jnp.maximum(damping / 3, 1))
+        straight = raised * jnp.clip(bending / self.straight, 1 / 3, 3)
+        return jnp.clip(
+            jnp.where(accepted, jnp.minimum(eased, straight), 10 * raised), rounding.tiny**0.5, rounding.eps**-2
+        )
+
+
+def _tenfold(times: jax.Array, dtype: Any) -> jax.Array:
+    return jnp.asarray(10.0, dtype) ** times.astype(dtype)
