@@ -16,6 +16,7 @@ from ..._linalg.solvers import QRSVD, AbstractSolver, as_solver
 from ..._linalg.solvers.qrsvd import SingularValues
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
+from ..choose import choose
 from ..result import Result, first_code
 from ..retractions import Retracted, Straight
 from ..schemes.base import AbstractMethod
@@ -26,6 +27,9 @@ from .quick import Quick, QuickState
 VANISHED = 1e3
 """A loss of at most this multiple of what rounding of the parameters makes of it has vanished."""
 
+DEEPER = 1e-6
+"""A dive to less than this share of what the quick rule had found is the last word."""
+
 
 class AutoState(eqx.Module):
     """What auto carries from step to step."""
@@ -35,7 +39,9 @@ class AutoState(eqx.Module):
     phase: jax.Array
     """Which rule makes the steps: the quick one, or the walk or the dive of the long ones."""
     leaving: jax.Array
-    """Whether the next step goes to where the walk stands."""
+    """Whether the next step goes to where the walk stands, or back to the quick rule."""
+    left: jax.Array
+    """The lowest loss of the quick rule when the long steps began; infinite before."""
     k: jax.Array
 
 
@@ -68,7 +74,8 @@ class Auto(AbstractMethod):
         """Nothing is known yet."""
         none = jnp.zeros((), int)
         walk = Walk.start(theta, self.long.stretch)
-        return AutoState(QuickState.start(theta), walk, none + QUICK, jnp.asarray(False), none + 1)
+        inf = jnp.full((), jnp.inf, theta.dtype)
+        return AutoState(QuickState.start(theta), walk, none + QUICK, jnp.asarray(False), inf, none + 1)
 
     def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
         """The points of the loss."""
@@ -150,9 +157,11 @@ class Auto(AbstractMethod):
         moved, quick, accepted, end, slow, residual = self.quick.move(
             loss, at, covector, space, sample.terms, state.quick, state.k, vanished
         )
-        leaving = slow & ~vanished & self.goes_on(loss)
+        leaving = slow & ~vanished & ~jnp.isfinite(state.left) & self.goes_on(loss)
         end = jnp.where(leaving, 0, end)
-        return Move(moved, dataclasses.replace(state, quick=quick, leaving=leaving), accepted, end, residual)
+        left = jnp.where(leaving, at.loss + state.quick.window.lowest, state.left)
+        state = dataclasses.replace(state, quick=quick, leaving=leaving, left=left)
+        return Move(moved, state, accepted, end, residual)
 
     def _long(
         self, loss: AbstractLoss, at: Linearisation, space: TangentSpace, state: AutoState, sample: Sample,
@@ -161,13 +170,21 @@ class Auto(AbstractMethod):
         """A step of the walk or of a dive."""
         moved, value, lower, walk = self.long.move(loss, at, space, sample.terms, state.phase, state.walk)
         phase, walk, leaving, over = self.long.after(moved.theta, value, state.phase, walk, vanished)
-        end = first_code([(over & vanished, Result.CONVERGED_LOSS), (over, Result.STAGNATED)])
-        state = dataclasses.replace(state, phase=phase, walk=walk, leaving=leaving)
+        # Unless the dives were deeper by far, the quick rule goes on from where it was best.
+        returns = over & ~vanished & (jnp.minimum(walk.lowest, value) > DEEPER * state.left)
+        end = first_code([(returns, Result.RUNNING), (over & vanished, Result.CONVERGED_LOSS), (over, Result.STAGNATED)])
+        phase = jnp.where(returns, QUICK, phase)
+        state = dataclasses.replace(state, phase=phase, walk=walk, leaving=leaving | returns)
         return Move(moved, state, lower, end, jnp.full((), jnp.nan, at.theta.dtype))
 
 
 def _back(at: Linearisation, state: AutoState) -> Move:
-    """The step to where the walk stands."""
-    moved = Straight()(at, None, state.walk.theta - at.theta)
-    state = dataclasses.replace(state, phase=jnp.full_like(state.phase, WALK), leaving=jnp.asarray(False))
+    """The step to where the walk stands; where the walk is over, to where the quick rule was best."""
+    over = (state.phase == QUICK) & jnp.isfinite(state.walk.lowest)
+    there = jnp.where(over, state.quick.window.best, state.walk.theta)
+    moved = Straight()(at, None, there - at.theta)
+    phase = jnp.where(over, QUICK, WALK).astype(state.phase.dtype)
+    window = state.quick.window
+    quick = dataclasses.replace(state.quick, window=choose((over, window.retreated()), (True, window)))
+    state = dataclasses.replace(state, phase=phase, quick=quick, leaving=jnp.asarray(False))
     return Move(moved, state, jnp.asarray(True), jnp.zeros((), int), jnp.full((), jnp.nan, at.theta.dtype))

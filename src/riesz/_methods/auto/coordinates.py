@@ -10,9 +10,6 @@ from ..._geometry.rows import Block, sum_over_chunks
 from ..._problem.features import features
 from ..._types import Vector
 
-GRADING = 1e-6
-"""Relative to its tangent function, no parameter is damped less than this share of the one that is damped most."""
-
 
 def turning(at: Linearisation, blocks: tuple[Block, ...], sizes: Vector, signs: Vector) -> jax.Array:
     r"""How fast the tangent function of every parameter turns, $t_i$ in units of $1/\theta_i$.
@@ -48,9 +45,7 @@ def scale(sizes: Vector, theta: Vector, residual: jax.Array, speed: Vector, draw
     - `residual`: the norm of the part of L' that is an inner product with rows.
     """
     number = jnp.finfo(speed.dtype)
-    seen = jnp.where(sizes > 0, sizes, jnp.inf)
     least = (1.0 if drawn else number.eps**0.5) / jnp.where(residual > 0, residual, 1)
-    graded = GRADING * jnp.max(speed / seen)
     matters = lambda effect: effect > speed.size * number.eps * jnp.max(effect)
     moves = matters(sizes) | matters(sizes * jnp.abs(theta))
-    return jnp.where(moves, jnp.hypot(speed, sizes * jnp.maximum(least, graded)), number.max**0.5)
+    return jnp.where(moves, jnp.hypot(speed, sizes * least), number.max**0.5)

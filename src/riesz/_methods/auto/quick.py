@@ -13,14 +13,12 @@ from ..._geometry.rows import Block, split
 from ..._geometry.tangent import TangentSpace
 from ..._linalg.filters import Shift
 from ..._linalg.rows import AbstractRows
-from ..._linalg.solvers.qrsvd import SingularValues
 from ..._problem.integral import AbstractLoss
 from ..._types import Vector
 from ..choose import choose
 from ..result import Result, first_code
 from ..retractions import Retracted, SecondOrder, Straight
 from .coordinates import scale, turning
-from .damped_steps import DampedSteps, bisected
 from .losses import LossWindow
 from .trust import Trust
 
@@ -43,8 +41,6 @@ class QuickState(eqx.Module):
     """How much they had bent when speeds were last measured."""
     damping: jax.Array
     """The factor on lambda that rejections raise and straight paths lower."""
-    shift: jax.Array
-    """The last lambda."""
     window: LossWindow
     trust: Trust
     mark: jax.Array
@@ -55,7 +51,7 @@ class QuickState(eqx.Module):
         """Nothing is known yet."""
         one, none = jnp.ones((), theta.dtype), jnp.zeros_like(theta)
         window, trust = LossWindow.start(theta), Trust.start(theta.dtype)
-        return cls(none, none, 0 * one, 0 * one, one, 0 * one, window, trust, jnp.inf * one)
+        return cls(none, none, 0 * one, 0 * one, one, window, trust, jnp.inf * one)
 
 
 class Trial(eqx.Module):
@@ -76,9 +72,9 @@ class Trial(eqx.Module):
 
 
 class Quick(eqx.Module):
-    r"""$(G + \lambda S^2)\, \delta = -\nabla L(\theta)$ with $\lambda = f\, g(\lambda) / (2 d\, \text{radius}^2)$.
+    r"""$(G + \lambda S^2)\, \delta = -\nabla L(\theta)$ with $\lambda = f\, g / (2 d\, \text{radius}^2)$.
 
-    $g(\lambda)$ is the decrease that the model promises at that damping. With f = 1 no component of S delta is longer than
+    g is what the model promises a full step to gain. With f = 1 no component of S delta is longer than
     radius times sqrt(d), and damping goes when nothing is left to gain.
     """
 
@@ -156,7 +152,7 @@ class Quick(eqx.Module):
 
         # Straight paths do not ease the damping of a step that fits its own points only.
         factor = jnp.where(trust.caution > 1, trust.caution * jnp.maximum(state.damping, 1), state.damping)
-        shift = self._shift(at, space, parts, covector, factor / (2 * theta.size * self.radius**2), floor, state.shift)
+        shift = factor * gain / (2 * theta.size * self.radius**2)
         first = jnp.maximum(shift, floor).astype(theta.dtype)
         harder = lambda carry: (carry[0] + 1, attempt(first * _tenfold(carry[0], theta.dtype)))
         tries, trial = jax.lax.while_loop(unfinished, harder, (jnp.zeros((), int), Trial.none(theta)))
@@ -191,28 +187,11 @@ class Quick(eqx.Module):
         asked = (k % LOOK == 0) & (k >= 2 * LOOK)
         slow = (asked & (lowest > state.mark / 10) | window.stuck) & (gain > at.magnitude / 2)
         state = dataclasses.replace(
-            state, turned=state.turned + moved.scale * moved.bending, damping=damping, shift=first, window=window,
+            state, turned=state.turned + moved.scale * moved.bending, damping=damping, window=window,
             trust=trust.after_step(jnp.where(accepted, at.loss - trial.loss, 0)),
             mark=jnp.where(k % LOOK == 0, lowest, state.mark),
         )  # fmt: skip
         return moved, state, accepted | retreat, end, slow, trial.residual
-
-    def _shift(
-        self, at: Linearisation, space: TangentSpace, parts: Any, covector: Vector, factor: jax.Array,
-        floor: jax.Array, last: jax.Array,
-    ) -> jax.Array:
-        """The damping lambda = factor g(lambda), with g(lambda) what the model promises at that damping."""
-        if isinstance(space.factors, SingularValues):
-            steps = DampedSteps.of(at, space)
-            return bisected(lambda shift: shift < factor * steps.promised(shift), factor)
-
-        def closer(_: int, shift: jax.Array) -> jax.Array:
-            delta = space.filtered(Shift(shift)).solve(*parts)
-            promised = covector @ delta - space.norm(delta) ** 2 / 2
-            return jnp.maximum(jnp.sqrt(shift * factor * jnp.maximum(promised, 0)), floor).astype(shift.dtype)
-
-        undamped = factor * space.filtered(Shift(floor)).representer_norm(*parts) ** 2 / 2
-        return jax.lax.fori_loop(0, 4, closer, jnp.maximum(jnp.where(last > 0, last, undamped), floor))
 
     def _controlled(self, damping: jax.Array, tries: jax.Array, accepted: jax.Array, bending: jax.Array) -> jax.Array:
         """The factor on lambda after a step: what rejections raised is kept, then eased to 1, or less if straight."""
