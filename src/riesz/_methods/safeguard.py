@@ -61,8 +61,8 @@ class Safeguard(eqx.Module):
         good = GuardedState(inner, jnp.minimum(state.factor * RECOVER, 1.0), jnp.zeros_like(state.failures))
         bad = GuardedState(self.method.at_rest(theta, state.inner), state.factor * SHORTEN, state.failures + 1)
         info = eqx.tree_at(
-            lambda info: (info.step_norm, info.accepted),
+            lambda info: (info.step_norm, info.accepted, info.shortened),
             info,
-            (jnp.where(finite, info.step_norm, 0.0), finite & info.accepted),
+            (jnp.where(finite, info.step_norm, 0.0), finite & info.accepted, info.shortened | (state.factor < 1)),
         )
         return jnp.where(finite, trial, theta), choose(good, bad), GuardedInfo(info, trial_loss)

@@ -47,6 +47,8 @@ class Info(eqx.Module):
     """L(theta_k), before the step."""
     end: jax.Array
     """The code of the `Result` with which the method itself wants to end the run; 0, RUNNING, to go on."""
+    shortened: jax.Array
+    """Whether the step is shorter than the method would have it, so that its length says nothing of convergence."""
     gradient_norm: jax.Array = _column(float)
     """The Euclidean norm of the covector that was represented."""
     step_norm: jax.Array = _column(float)
@@ -71,6 +73,7 @@ class Info(eqx.Module):
         return cls(
             loss=at.loss,
             end=jnp.zeros((), int),
+            shortened=jnp.asarray(False),
             gradient_norm=jnp.linalg.norm(covector),
             step_norm=jnp.linalg.norm(moved.theta - at.theta),
             alpha=alpha,

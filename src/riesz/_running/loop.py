@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._geometry.linearise import linearise
 from .._methods.result import CODES, Result, code, first_code
 from .._methods.safeguard import GuardedState, Safeguard
 from .._methods.state import STEP_COLUMNS
@@ -21,8 +22,12 @@ CHUNK = 32
 """The longest chunk: what a callback, a progress bar or Ctrl-C may have to wait for."""
 PATIENCE = 5
 """This many non-finite trials, steps without any direction, or steps that change nothing, in a row end a run."""
+FADING, BATCHES = 0.95, 20
+"""Where points are drawn, tests see a mean over steps that fades by this factor a step, once it has seen so many batches."""
 TOLERANCES = ("gradient", "step", "loss")
 """What a tolerance may be for."""
+TESTED = ("loss", "gradient", "length", "change")
+"""What tests see after a step: the loss, the gradient's norm, and the relative length and change of loss of the step."""
 SETTINGS = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
 """How the CPU's compiler is asked to work: half the time to compile, and steps are no slower."""
 QUICK = {**SETTINGS, "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -130,6 +135,8 @@ class Carry(eqx.Module):
     """How many steps in a row had rank zero."""
     level: jax.Array
     """How many steps in a row changed the loss by less than the tolerance."""
+    means: dict[str, jax.Array]
+    """Fading means of what is tested where points are drawn; empty where they are not."""
     code: jax.Array
 
 
@@ -154,7 +161,15 @@ def look(problem: Problem, theta: Vector, key: Any, step: Any) -> tuple[Any, jax
 def _start(problem: Problem, theta: Vector, key: Any) -> Carry:
     sample, loss = look(problem, theta, key, 0)
     state, zero = problem.method.init(theta), jnp.zeros((), int)
-    return Carry(theta, state, sample if problem.drawn else None, loss, theta, loss, loss, zero, zero, zero, zero)
+    means = {name: jnp.zeros((), theta.dtype) for name in TESTED} if problem.drawn else {}
+    drawn = sample if problem.drawn else None
+    return Carry(theta, state, drawn, loss, theta, loss, loss, zero, zero, zero, means, zero)
+
+
+def _gradient_norm(problem: Problem, theta: Vector, sample: Any) -> jax.Array:
+    """The norm of the gradient at theta itself: a method's own may be that of another point."""
+    at = linearise(problem.loss, problem.D, theta, sample, rows=False)
+    return jnp.linalg.norm(at.covector(at.slopes))
 
 
 def _step(problem: Problem, carry: Carry, fixed: Any, key: Any, tests: Tests) -> tuple[Carry, Log]:
@@ -172,14 +187,30 @@ def _step(problem: Problem, carry: Carry, fixed: Any, key: Any, tests: Tests) ->
         best, best_loss = jnp.where(equal, theta, carry.best), jnp.where(equal, loss, carry.best_loss)
     collapsed = jnp.where(info.rank == 0, carry.collapsed + 1, 0)
     tolerance = tests.tolerance
-    small = info.step_norm <= tolerance["step"] * (jnp.linalg.norm(theta) + tolerance["step"])
-    flat = jnp.abs(guarded.trial_loss - info.loss) <= tolerance["loss"] * jnp.abs(info.loss)
-    level = jnp.where(info.accepted & flat, carry.level + 1, 0)
+    length = info.step_norm / (jnp.linalg.norm(theta) + tolerance["step"])
+    change = jnp.abs(guarded.trial_loss - info.loss) / jnp.where(info.loss == 0, 1, jnp.abs(info.loss))
+    tested = dict(zip(TESTED, (loss, info.gradient_norm, length, change), strict=True))
+    enough, means = jnp.asarray(True), carry.means
+    if problem.drawn:
+        fading = 1 - jnp.maximum(1 - FADING, 1 / steps).astype(theta.dtype)
+        means = {name: fading * means[name] + (1 - fading) * value for name, value in tested.items()}
+        tested, enough = means, steps >= BATCHES
+    there = lambda: _gradient_norm(problem, theta, fixed)
+    if not problem.drawn:
+        flat = tested["gradient"] <= tolerance["gradient"]
+        tested["gradient"] = jax.lax.cond(flat, there, lambda: jnp.full((), jnp.inf, theta.dtype))
+    free = info.accepted & ~info.shortened
+    level = jnp.where(free & (tested["change"] <= tolerance["loss"]), carry.level + 1, 0)
     ends = [
-        (loss <= tests.target, Result.TARGET_REACHED),
-        (info.gradient_norm <= tolerance["gradient"], Result.CONVERGED_GRADIENT),
-        (info.accepted & small, Result.CONVERGED_STEP),
-        (level >= PATIENCE, Result.CONVERGED_LOSS),
+        (enough & (tested["loss"] <= tests.target), Result.TARGET_REACHED),
+        (enough & (tested["gradient"] <= tolerance["gradient"]), Result.CONVERGED_GRADIENT),
+        (enough & free & (tested["length"] <= tolerance["step"]), Result.CONVERGED_STEP),
+        (enough & (level >= PATIENCE), Result.CONVERGED_LOSS),
+    ]
+    # What a test holds of is returned, though another point may have a lower loss.
+    held = first_code(ends) != code(Result.RUNNING)
+    best, best_loss = jnp.where(held, theta, best), jnp.where(held, loss, best_loss)
+    ends += [
         *((info.end == number, result) for number, result in enumerate(CODES) if number),
         (state.failures >= PATIENCE, Result.NONFINITE_STEPS),
         (collapsed >= PATIENCE, Result.RANK_COLLAPSE),
@@ -188,7 +219,7 @@ def _step(problem: Problem, carry: Carry, fixed: Any, key: Any, tests: Tests) ->
     log = {"loss": loss} | {name: getattr(info, name) for name in problem.columns}
     log |= {"theta": theta} if problem.measured else {}
     where = theta, state, sample, loss, best, best_loss, lowest
-    return Carry(*where, steps, collapsed, level, number), log
+    return Carry(*where, steps, collapsed, level, means, number), log
 
 
 def _advance(problem: Problem, carry: Carry, key: Any, count: Any, tests: Tests) -> tuple[Carry, Log]:

@@ -77,7 +77,7 @@ class Run:
         columns |= self._measured(lambda: np.broadcast_to(np.asarray(theta), (CHUNK, *theta.shape)), 1)
         if not np.isfinite(loss):
             result = Result.NONFINITE_INPUT
-        elif loss <= float(self._tests.target) or self._reached(columns) is not None:
+        elif (loss <= float(self._tests.target) and not self.problem.drawn) or self._reached(columns) is not None:
             result = Result.TARGET_REACHED
         else:
             result = Result.RUNNING if self.max_steps else Result.STEP_LIMIT
@@ -143,7 +143,8 @@ class Run:
         if reached is not None:
             made, result = reached + 1, Result.TARGET_REACHED
             columns = {name: column[:made] for name, column in columns.items()}
-            carry, _ = self._call(made)  # where the run stands is where it stopped
+            carry, _ = self._call(made)  # where the run stands is where it stopped, and what it returns
+            carry = eqx.tree_at(lambda carry: (carry.best, carry.best_loss), carry, (carry.theta, carry.loss))
         elif result is Result.RUNNING and record.steps + made >= self.max_steps:
             result = Result.STEP_LIMIT
         seconds = float(columns["seconds"][-1])

@@ -49,6 +49,7 @@ class Optax(AbstractMethod):
             accepted=jnp.asarray(True),
             phase=jnp.zeros((), int),
             end=jnp.zeros((), int),
+            shortened=jnp.asarray(False),
         )
         return theta + step, state, info
 

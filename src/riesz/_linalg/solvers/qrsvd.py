@@ -62,8 +62,14 @@ class SingularValues(AbstractFactors):
         return jnp.finfo(self.s.dtype).eps ** 2 * jnp.max(self.eigenvalues)
 
     def resolved(self) -> "SingularValues":
-        """The same with singular values that are rounding of the largest one set to zero."""
-        return eqx.tree_at(lambda f: f.s, self, jnp.where(self.s > 10 * jnp.finfo(self.s.dtype).eps * self.s[0], self.s, 0))
+        r"""The same with singular values that are only rounding set to zero.
+
+        Rounding of column j is a share of its norm $n_j$, so the length $s_i = |\Psi v_i|$ means something where it is
+        above rounding of $\sum_j |v_{ji}|\, n_j$: where columns differ in size by many orders, small singular values are
+        as good as large ones. On the side of the rows, that of the largest one is the measure.
+        """
+        size = jnp.abs(self.V).T @ self.psi.norms() if self.tall else self.s[0]
+        return eqx.tree_at(lambda f: f.s, self, jnp.where(self.s > 10 * jnp.finfo(self.s.dtype).eps * size, self.s, 0))
 
     def inverse(self, filter: AbstractFilter) -> "FilteredSingularValues":
         """The inverse V f(s^2) V^T, and f(0) on the null space."""

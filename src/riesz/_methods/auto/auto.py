@@ -27,6 +27,8 @@ from .quick import Quick, QuickState
 VANISHED = 1e3
 """A loss of at most this multiple of what rounding of the parameters makes of it has vanished."""
 
+HOPELESS = 5
+"""Where the tangent space is empty for the first so many steps, the problem has none."""
 DEEPER = 1e-6
 """A dive to less than this share of what the quick rule had found is the last word."""
 
@@ -53,6 +55,8 @@ class Move(eqx.Module):
     accepted: jax.Array
     end: jax.Array
     """The code of the result with which the run ends here."""
+    shortened: jax.Array
+    """Whether the step was held back by more than what is left to gain."""
     residual: jax.Array
     """The relative residual of the linear system, where the solver has no spectrum."""
 
@@ -116,7 +120,7 @@ class Auto(AbstractMethod):
         space, state = self._space(loss, at, covector, state)
         # What rounding of the parameters alone makes of the loss: below it there is nothing to gain.
         rounding = jnp.finfo(theta.dtype).eps * theta * space.psi.norms()
-        vanished = at.magnitude <= VANISHED * jnp.sum(rounding**2)
+        vanished = (at.magnitude <= VANISHED * jnp.sum(rounding**2)) & (not loss.drawn)
         quick = lambda: self._quick(loss, at, covector, space, state, sample, vanished)
         if self.goes_on(loss):
             long = lambda: self._long(loss, at, space, state, sample, vanished)
@@ -127,9 +131,10 @@ class Auto(AbstractMethod):
             move = quick()
         gradient = Representer(jnp.zeros_like(theta), space.rank, move.residual)
         info = Info.of(at, covector, gradient, move.moved, jnp.ones((), theta.dtype))
-        # Without a tangent space there is nothing to gain either, but that is not convergence.
-        end = jnp.where(info.rank == 0, 0, move.end)
-        info = eqx.tree_at(lambda info: (info.accepted, info.end, info.phase), info, (move.accepted, end, state.phase))
+        # With no tangent space from the start there is nothing to gain either, but that is not convergence.
+        end = jnp.where((info.rank == 0) & (state.k <= HOPELESS), 0, move.end)
+        told = lambda info: (info.accepted, info.end, info.phase, info.shortened)
+        info = eqx.tree_at(told, info, (move.accepted, end, state.phase, move.shortened))
         return move.moved.theta, dataclasses.replace(move.state, k=state.k + 1), info
 
     def _space(
@@ -154,14 +159,14 @@ class Auto(AbstractMethod):
         sample: Sample, vanished: jax.Array,
     ) -> Move:  # fmt: skip
         """A step of the quick rule; where it is slow though the loss could vanish, the next step leaves for the walk."""
-        moved, quick, accepted, end, slow, residual = self.quick.move(
+        moved, quick, accepted, end, slow, shortened, residual = self.quick.move(
             loss, at, covector, space, sample.terms, state.quick, state.k, vanished
         )
         leaving = slow & ~vanished & ~jnp.isfinite(state.left) & self.goes_on(loss)
         end = jnp.where(leaving, 0, end)
         left = jnp.where(leaving, at.loss + state.quick.window.lowest, state.left)
         state = dataclasses.replace(state, quick=quick, leaving=leaving, left=left)
-        return Move(moved, state, accepted, end, residual)
+        return Move(moved, state, accepted, end, shortened, residual)
 
     def _long(
         self, loss: AbstractLoss, at: Linearisation, space: TangentSpace, state: AutoState, sample: Sample,
@@ -175,7 +180,7 @@ class Auto(AbstractMethod):
         end = first_code([(returns, Result.RUNNING), (over & vanished, Result.CONVERGED_LOSS), (over, Result.STAGNATED)])
         phase = jnp.where(returns, QUICK, phase)
         state = dataclasses.replace(state, phase=phase, walk=walk, leaving=leaving | returns)
-        return Move(moved, state, lower, end, jnp.full((), jnp.nan, at.theta.dtype))
+        return Move(moved, state, lower, end, jnp.asarray(True), jnp.full((), jnp.nan, at.theta.dtype))
 
 
 def _back(at: Linearisation, state: AutoState) -> Move:
@@ -187,4 +192,5 @@ def _back(at: Linearisation, state: AutoState) -> Move:
     window = state.quick.window
     quick = dataclasses.replace(state.quick, window=choose((over, window.retreated()), (True, window)))
     state = dataclasses.replace(state, phase=phase, quick=quick, leaving=jnp.asarray(False))
-    return Move(moved, state, jnp.asarray(True), jnp.zeros((), int), jnp.full((), jnp.nan, at.theta.dtype))
+    yes = jnp.asarray(True)
+    return Move(moved, state, yes, jnp.zeros((), int), yes, jnp.full((), jnp.nan, at.theta.dtype))

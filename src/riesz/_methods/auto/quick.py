@@ -24,6 +24,10 @@ from .trust import Trust
 
 LOOK = 20
 """Every so many steps it is asked whether the loss still falls quickly."""
+SETTLED, SETTLED_DRAWN = 3, 100
+"""So many steps in a row with nothing to gain end a run: more where points are drawn, since few may miss what matters."""
+FAR = 30.0
+"""Parameters this many times as large as at the start, and growing, run to infinity."""
 FADING = 0.9
 """The share of the squared sizes of tangent functions that is left after a step, where points are drawn."""
 
@@ -39,6 +43,8 @@ class QuickState(eqx.Module):
     """How much all paths together have bent."""
     measured: jax.Array
     """How much they had bent when speeds were last measured."""
+    reach: jax.Array
+    """The norm of the parameters then."""
     damping: jax.Array
     """The factor on lambda that rejections raise and straight paths lower."""
     window: LossWindow
@@ -51,7 +57,7 @@ class QuickState(eqx.Module):
         """Nothing is known yet."""
         one, none = jnp.ones((), theta.dtype), jnp.zeros_like(theta)
         window, trust = LossWindow.start(theta), Trust.start(theta.dtype)
-        return cls(none, none, 0 * one, 0 * one, one, window, trust, jnp.inf * one)
+        return cls(none, none, 0 * one, 0 * one, 0 * one, one, window, trust, jnp.inf * one)
 
 
 class Trial(eqx.Module):
@@ -98,7 +104,7 @@ class Quick(eqx.Module):
         """S, and the speeds and sizes that it was made of.
 
         Speeds are measured at the start and each time that paths have bent four times as much as at the last
-        measurement: they matter most while the tangent space is new, and measuring costs more than the Jacobian.
+        measurement, or that the parameters have doubled: they matter most while the tangent space is new, and measuring costs more than the Jacobian.
         """
         sizes = psi.norms()
         if drawn:
@@ -108,19 +114,21 @@ class Quick(eqx.Module):
             now = turning(at, blocks, sizes, jnp.sign(covector))
             return jnp.where(first, now, jnp.sqrt((state.speed**2 + now**2) / 2))
 
-        due = first | (state.turned > self.seldom * state.measured)
+        reach = jnp.linalg.norm(at.theta)
+        due = first | (state.turned > self.seldom * state.measured) | (reach > 2 * state.reach)
         speed = jax.lax.cond(due, measure, lambda: state.speed)
         measured = jnp.where(due, state.turned, state.measured)
         r, _ = split(blocks, at.slopes)
         residual = jnp.zeros((), speed.dtype) if r is None else jnp.linalg.norm(r)
         S = scale(sizes, at.theta, residual, speed, drawn)
-        return S, dataclasses.replace(state, speed=speed, sizes=sizes, measured=measured)
+        reach = jnp.where(due, reach, state.reach)
+        return S, dataclasses.replace(state, speed=speed, sizes=sizes, measured=measured, reach=reach)
 
     def move(
         self, loss: AbstractLoss, at: Linearisation, covector: Vector, space: TangentSpace, sample: tuple,
         state: QuickState, k: jax.Array, vanished: jax.Array,
-    ) -> tuple[Retracted, QuickState, jax.Array, jax.Array, jax.Array, jax.Array]:
-        """One step: where it leads, the state, whether it was accepted, how a run ends here, and whether it is slow."""
+    ) -> tuple[Retracted, QuickState, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
+        """One step: where it leads, the state, whether it was accepted, how a run ends here, whether it is slow."""
         theta, rounding = at.theta, jnp.finfo(at.theta.dtype)
         parts = space.split(at, at.slopes)
         floor = space.factors.noise + rounding.tiny
@@ -172,12 +180,13 @@ class Quick(eqx.Module):
             (retreat, 10 * jnp.maximum(state.damping, 1)),
             (True, self._controlled(state.damping, tries, accepted, trial.moved.bending)),
         )
-        settled = window.settled >= (100 if loss.drawn else 3)
+        settled = window.settled >= (SETTLED_DRAWN if loss.drawn else SETTLED)
         ends = settled | window.stuck
         flat = jax.lax.cond(ends, lambda: at.unbalanced(covector) <= 4 * rounding.eps**0.5, lambda: jnp.asarray(False))
-        runs_away = jnp.linalg.norm(moved.theta) > 1e3 * (1 + jnp.linalg.norm(state.window.first))
+        far = jnp.linalg.norm(theta) > FAR * (1 + jnp.linalg.norm(state.window.first))
+        runs_away = far & (covector @ theta <= 0)
         end = first_code([
-            (vanished & ~(trial.loss < at.loss / 2), Result.CONVERGED_LOSS),
+            (vanished & (window.idle > SETTLED), Result.CONVERGED_LOSS),
             (settled & flat, Result.CONVERGED_GRADIENT),
             (window.stuck & (gain <= noise) & flat, Result.CONVERGED_LOSS),
             (window.stuck & runs_away, Result.UNBOUNDED),
@@ -191,7 +200,8 @@ class Quick(eqx.Module):
             trust=trust.after_step(jnp.where(accepted, at.loss - trial.loss, 0)),
             mark=jnp.where(k % LOOK == 0, lowest, state.mark),
         )  # fmt: skip
-        return moved, state, accepted | retreat, end, slow, trial.residual
+        shortened = (factor > 1) | (tries > 1) | (moved.scale < 1) | ~accepted
+        return moved, state, accepted | retreat, end, slow, shortened, trial.residual
 
     def _controlled(self, damping: jax.Array, tries: jax.Array, accepted: jax.Array, bending: jax.Array) -> jax.Array:
         """The factor on lambda after a step: what rejections raised is kept, then eased to 1, or less if straight."""
