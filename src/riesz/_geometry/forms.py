@@ -30,11 +30,9 @@ class Identity(AbstractForm):
     """M_j = I."""
 
     def root(self, z: jax.Array) -> jax.Array:
-        """The values themselves."""
         return z
 
     def split(self, slopes: jax.Array) -> tuple[jax.Array, None]:
-        """The slopes themselves, with no rest."""
         return slopes, None
 
 
@@ -49,11 +47,9 @@ class Diagonal(AbstractForm):
     eigenvalues: jax.Array
 
     def root(self, z: jax.Array) -> jax.Array:
-        """The values times the square roots of the diagonal."""
         return jnp.sqrt(self.eigenvalues).reshape(*self.eigenvalues.shape, *[1] * (z.ndim - 2)) * z
 
     def split(self, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Entry by entry."""
         kept = _kept(self.eigenvalues)
         r = jnp.where(kept, slopes / jnp.sqrt(jnp.where(kept, self.eigenvalues, 1)), 0)
         return r, jnp.where(kept, 0, slopes)
@@ -70,12 +66,10 @@ class Full(AbstractForm):
     vectors: jax.Array
 
     def root(self, z: jax.Array) -> jax.Array:
-        """The values in the eigenvectors, times the square roots of the eigenvalues."""
         scale = jnp.sqrt(self.eigenvalues).reshape(*self.eigenvalues.shape, *[1] * (z.ndim - 2))
         return jnp.einsum("mqp,mq...->mp...", self.vectors, z) * scale
 
     def split(self, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """In the eigenvectors."""
         coefficients = jnp.einsum("mqp,mq->mp", self.vectors, slopes)
         r, rest = Diagonal(self.eigenvalues).split(coefficients)
         return r, jnp.einsum("mqp,mp->mq", self.vectors, rest)

@@ -56,7 +56,6 @@ class AbstractInnerProduct(AbstractMetric):
     def space(
         self, at: Linearisation, over: Points | None, solver: AbstractSolver, filter: AbstractFilter
     ) -> TangentSpace:
-        """The tangent space at theta with this inner product."""
         blocks = self.blocks(at, over)
         return TangentSpace.of(blocks, rows_of(at.D, at.theta, blocks, at.chunk), solver, filter)
 
@@ -65,7 +64,6 @@ class L2(AbstractInnerProduct):
     r"""The identity on the z of every term, over every term's measure: $\sum_j w_j\, z_j^T z_j'$."""
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
-        """One block per term."""
         parts = enumerate(at.parts)
         return tuple(Block(part.term.operator, part.over, Identity(), part.features, t) for t, part in parts)
 
@@ -77,7 +75,6 @@ class GaussNewton(AbstractInnerProduct):
     """
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
-        """One block for each term whose density is not linear."""
         blocks = []
         for t, part in enumerate(at.parts):
             form = form_of(part.term, part.features.values, part.over)
@@ -119,17 +116,14 @@ class InnerProduct(AbstractInnerProduct):
 
     @property
     def drawn(self) -> bool:
-        """Whether its own measure is drawn anew each step."""
         return self.over is not None and self.over.drawn
 
     def draw(self, key: Any, D: Parametrisation, theta: Vector) -> Points | None:
-        """The points of its own measure, if it has one."""
         if self.over is None:
             return None
         return self.over.draw(key, lambda x: features(D, self.operator, theta, x).jacobians)
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
-        """One block per measure, with this inner product's operator and form."""
         if over is None and any(isinstance(part.term.operator, Whole) for part in at.parts):
             raise ValueError(
                 "over must be given to an InnerProduct where the loss has a ResidualVector: it has no points."

@@ -31,7 +31,6 @@ class Euclidean(AbstractMetric):
     def space(
         self, at: Linearisation, over: Points | None, solver: AbstractSolver, filter: AbstractFilter
     ) -> EuclideanSpace:
-        """The space R^d itself."""
         return EuclideanSpace()
 
 
@@ -58,8 +57,6 @@ class Hessian(AbstractMetric):
     def space(
         self, at: Linearisation, over: Points | None, solver: AbstractSolver, filter: AbstractFilter
     ) -> HessianSpace:
-        """The eigenvalues of the Hessian at theta."""
-
         def loss(theta: Vector) -> jax.Array:
             images = [evaluate(at.D, part.term.operator, theta, part.over.x) for part in at.parts]
             pairs = zip(at.parts, images, strict=True)

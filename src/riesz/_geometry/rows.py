@@ -46,7 +46,6 @@ class Block(eqx.Module):
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         return self.features.values.size
 
 
@@ -97,16 +96,13 @@ class Chunked(AbstractRows):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and parameters."""
         return sum(block.rows for block in self.blocks), self.theta.size
 
     @property
     def dtype(self) -> Any:
-        """The precision of the entries."""
         return self.theta.dtype
 
     def scaled(self, scale: jax.Array) -> "Chunked":
-        """The rows Psi S^-1."""
         return dataclasses.replace(self, scale=scale if self.scale is None else self.scale * scale)
 
     def _divided(self, columns: jax.Array) -> jax.Array:
@@ -114,7 +110,6 @@ class Chunked(AbstractRows):
         return columns if self.scale is None else columns / self.scale.reshape(*[1] * (columns.ndim - 1), -1)
 
     def __matmul__(self, delta: jax.Array) -> jax.Array:
-        """The product Psi delta, by one JVP for each vector."""
         if delta.ndim == 2:
             return jax.lax.map(lambda column: self @ column, delta.T).T
         delta = self._divided(delta)
@@ -124,7 +119,6 @@ class Chunked(AbstractRows):
         return jnp.concatenate(parts)
 
     def pull(self, r: jax.Array) -> jax.Array:
-        """The product Psi^T r, by one VJP for each vector."""
         if r.ndim == 2:
             return jax.lax.map(self.pull, r.T).T
         parts = jnp.split(r, [sum(block.rows for block in self.blocks[: i + 1]) for i in range(len(self.blocks) - 1)])
@@ -135,7 +129,6 @@ class Chunked(AbstractRows):
         return self._divided(jnp.sum(jnp.stack(pulled), axis=0))
 
     def gram(self) -> jax.Array:
-        """The Gram matrix, a sum over chunks."""
         return self._sum(lambda psi: psi.T @ psi)
 
     def kernel(self) -> jax.Array:
@@ -143,7 +136,6 @@ class Chunked(AbstractRows):
         return self._map(lambda psi: self._map(lambda other: other @ psi.T).T)
 
     def norms(self) -> jax.Array:
-        """The norms of the columns."""
         return jnp.sqrt(self._sum(lambda psi: jnp.sum(psi**2, axis=0)))
 
     def array(self) -> Rows:

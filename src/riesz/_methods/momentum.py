@@ -29,7 +29,6 @@ class ConstantMomentum(AbstractMomentum):
         _check.number("beta", self.beta)
 
     def __call__(self, k: jax.Array) -> jax.Array:
-        """The constant."""
         return self.beta
 
 
@@ -55,7 +54,6 @@ class NesterovMomentum(AbstractMomentum):
         _check.number("scale", self.scale)
 
     def __call__(self, k: jax.Array) -> jax.Array:
-        """Zero at k = 1, rising to scale."""
         return self.scale * (k - 1) / (k + self.offset)
 
 
@@ -66,7 +64,6 @@ class ScheduledMomentum(AbstractMomentum):
     shift: int = eqx.field(static=True)
 
     def __call__(self, k: jax.Array) -> jax.Array:
-        """The schedule's value."""
         return jnp.asarray(self.schedule(k - self.shift))
 
 

@@ -45,7 +45,6 @@ class Straight(AbstractRetraction):
     changes_gauge: ClassVar[bool] = False
 
     def __call__(self, at: Linearisation, space: Any, delta: Vector) -> Retracted:
-        """The parameters theta + delta."""
         return Retracted(at.theta + delta, delta, jnp.ones((), delta.dtype), jnp.zeros((), delta.dtype))
 
 
@@ -83,7 +82,6 @@ class SecondOrder(AbstractRetraction):
         _check.count("corrections", self.corrections, least=0)
 
     def __call__(self, at: Linearisation, space: Any, delta: Vector) -> Retracted:
-        """The parameters theta + s delta + s^2 a / 2, and what corrections add."""
         bent = space.rows(lambda block: bend(at.D, block.operator, at.theta, delta, block.over.x))
         a = -space.project(bent)
         length, limit = space.length(delta), jnp.asarray(self.limit, delta.dtype)

@@ -46,7 +46,6 @@ class Constant(AbstractStepSize):
         _check.number("alpha", self.alpha, above=0.0)
 
     def __call__(self, search: Search) -> jax.Array:
-        """The constant."""
         return _as(search.direction, self.alpha)
 
 
@@ -62,7 +61,6 @@ class Clipped(AbstractStepSize):
         _check.number("alpha", self.alpha, above=0.0)
 
     def __call__(self, search: Search) -> jax.Array:
-        """The constant, unless the gradient term would be longer than 1."""
         norm = jnp.linalg.norm(search.direction)
         return _as(search.direction, jnp.where(self.alpha * norm > 1, 1 / norm, self.alpha))
 
@@ -142,6 +140,5 @@ class Shortened(AbstractStepSize):
     factor: jax.Array
 
     def __call__(self, search: Search) -> jax.Array:
-        """The shortened step size."""
         alpha = self.rule(search)
         return alpha * self.factor.astype(alpha.dtype)

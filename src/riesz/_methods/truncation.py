@@ -102,7 +102,6 @@ class Truncation(AbstractRetraction):
         _check.kind("D", self.D, TensorTrain, "a tensor train, the D of riesz.tensor_train")
 
     def __call__(self, at: Linearisation, space: Any, delta: Vector) -> Retracted:
-        """Double, truncate, align."""
         cores = self.D.params(at.theta)
         landed = aligned(truncated(moved(cores, self.D.params(delta)), self.D.ranks), cores)
         one = jnp.ones((), delta.dtype)

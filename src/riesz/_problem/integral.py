@@ -99,7 +99,6 @@ class Loss(AbstractLoss):
 
     @property
     def terms(self) -> "tuple[AbstractTerm, ...]":
-        """Those integrals."""
         return self.integrals
 
 
@@ -113,7 +112,6 @@ class AbstractTerm(AbstractLoss):
 
     @property
     def terms(self) -> "tuple[AbstractTerm, ...]":
-        """The term itself."""
         return (self,)
 
     def scaled(self, factor: Any) -> "AbstractTerm":
@@ -186,5 +184,4 @@ class Integral(AbstractTerm):
         self.factor = _check.leaf(1.0)
 
     def draw_points(self, key: Any, D: Parametrisation, theta: Vector) -> Points:
-        """The points of its measure, which may follow the tangent rows."""
         return self.factor * self.over.draw(key, lambda x: features(D, self.operator, theta, x).jacobians)

@@ -85,7 +85,6 @@ class ResidualVector(AbstractTerm):
         self.factor = _check.leaf(1.0)
 
     def draw_points(self, key: Any, D: Parametrisation, theta: Vector) -> Points:
-        """The indices of the entries, with their weights and data."""
         entries = jax.eval_shape(lambda theta: self.operator(D(theta)), theta)
         if entries.size == 0 or not jnp.issubdtype(entries.dtype, jnp.floating):
             raise _check.Mismatch(

@@ -97,7 +97,6 @@ class Size(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         return self.points * self.values
 
 

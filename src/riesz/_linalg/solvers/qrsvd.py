@@ -53,7 +53,6 @@ class SingularValues(AbstractFactors):
 
     @property
     def eigenvalues(self) -> jax.Array:
-        """The squares of the singular values."""
         return self.s**2
 
     @property
@@ -62,7 +61,6 @@ class SingularValues(AbstractFactors):
         return jnp.finfo(self.s.dtype).eps ** 2 * jnp.max(self.eigenvalues)
 
     def inverse(self, filter: AbstractFilter) -> "FilteredSingularValues":
-        """The inverse V f(s^2) V^T, and f(0) on the null space."""
         return FilteredSingularValues(self.psi, self, filter(self.eigenvalues), filter(jnp.zeros_like(self.s[0])))
 
     def left(self, r: jax.Array) -> jax.Array:
@@ -135,7 +133,6 @@ class QRSVD(ChunkedSolver):
     chunk: int | None = eqx.field(static=True, default=None)
 
     def __call__(self, psi: AbstractRows) -> SingularValues:
-        """Factorise Psi, or Psi^T where that is the taller one."""
         rows, d = psi.shape
         if rows >= d:
             Q, R = Reflectors.of(psi.array())

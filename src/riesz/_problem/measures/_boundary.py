@@ -26,7 +26,6 @@ class Boundary(AbstractDomain):
 
     @property
     def volume(self) -> jax.Array:
-        """The area of all faces."""
         return 2 * jnp.sum(self.areas)
 
     def uniform(self, key: Any, n: int) -> jax.Array:

@@ -18,7 +18,6 @@ class Box(AbstractDomain):
 
     @property
     def volume(self) -> jax.Array:
-        """The product of the edges."""
         return jnp.prod(self.high - self.low)
 
     @property
@@ -27,7 +26,6 @@ class Box(AbstractDomain):
         return list(zip(self.low.reshape(-1), self.high.reshape(-1), strict=True))
 
     def uniform(self, key: Any, n: int) -> jax.Array:
-        """Every coordinate uniform in its interval."""
         return jax.random.uniform(key, (n, *self.low.shape), self.low.dtype, self.low, self.high)
 
     def fill(self, unit: jax.Array) -> jax.Array:

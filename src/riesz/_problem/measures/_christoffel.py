@@ -25,7 +25,6 @@ class Christoffel(AbstractMeasure):
     drawn: ClassVar[bool] = True
 
     def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
-        """Fresh points, by the tangent rows on the whole pool."""
         if features is None:
             raise ValueError("features must be given, because Christoffel points follow the tangent space.")
         law = self.law(features(self.pool.x))

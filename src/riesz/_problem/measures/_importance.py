@@ -22,7 +22,6 @@ class Importance(AbstractMeasure):
     drawn: ClassVar[bool] = True
 
     def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
-        """Fresh points of the law."""
         x = self.propose(key, self.n)
         target = 1.0 if self.target is None else jax.vmap(self.target)(x)
         return Points(x, target / (self.n * jax.vmap(self.density)(x)), None)

@@ -19,7 +19,6 @@ class Minibatch(AbstractMeasure):
     drawn: ClassVar[bool] = True
 
     def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
-        """A fresh batch."""
         m = self.points.x.shape[0]
         chosen = jax.random.choice(key, m, (self.n,), replace=False)
         return (m / self.n) * self.points.take(chosen)

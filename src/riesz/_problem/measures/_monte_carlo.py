@@ -33,5 +33,4 @@ class MonteCarlo(AbstractMeasure):
     drawn: ClassVar[bool] = True
 
     def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
-        """Fresh uniform points."""
         return Points(self.domain.uniform(key, self.n), jnp.full(self.n, self.domain.volume / self.n), None)

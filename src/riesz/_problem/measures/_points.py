@@ -20,7 +20,6 @@ class Points(AbstractMeasure):
     drawn: ClassVar[bool] = False
 
     def draw(self, key: Any = None, features: Callable[[Any], Any] | None = None) -> "Points":
-        """The same points every time."""
         return self
 
     def take(self, chosen: jax.Array) -> "Points":
@@ -28,7 +27,6 @@ class Points(AbstractMeasure):
         return jax.tree.map(lambda array: array[chosen], self)
 
     def __rmul__(self, factor: Any) -> "Points":
-        """The measure times a positive factor."""
         return Points(self.x, factor * self.weights, self.data)
 
 

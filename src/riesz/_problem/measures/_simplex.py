@@ -32,7 +32,6 @@ class Simplex(AbstractDomain):
 
     @property
     def volume(self) -> jax.Array:
-        """Its k-dimensional volume."""
         return jnp.prod(self.heights) / math.factorial(self.dimension)
 
     def uniform(self, key: Any, n: int) -> jax.Array:
