@@ -36,11 +36,6 @@ class Identity(AbstractForm):
         return slopes, None
 
 
-def _kept(eigenvalues: jax.Array) -> jax.Array:
-    """Where slopes go through the form: at least sqrt(machine epsilon) of the largest, so that r_j stays moderate."""
-    return eigenvalues > jnp.sqrt(jnp.finfo(eigenvalues.dtype).eps) * jnp.max(eigenvalues)
-
-
 class Diagonal(AbstractForm):
     """M_j = diag(lambda_j), with lambda_j of shape (m, p)."""
 
@@ -50,7 +45,8 @@ class Diagonal(AbstractForm):
         return jnp.sqrt(self.eigenvalues).reshape(*self.eigenvalues.shape, *[1] * (z.ndim - 2)) * z
 
     def split(self, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
-        kept = _kept(self.eigenvalues)
+        # Slopes go through at least sqrt(machine epsilon) of the largest, so that r_j stays moderate.
+        kept = self.eigenvalues > jnp.sqrt(jnp.finfo(self.eigenvalues.dtype).eps) * jnp.max(self.eigenvalues)
         r = jnp.where(kept, slopes / jnp.sqrt(jnp.where(kept, self.eigenvalues, 1)), 0)
         return r, jnp.where(kept, 0, slopes)
 
@@ -66,12 +62,10 @@ class Full(AbstractForm):
     vectors: jax.Array
 
     def root(self, z: jax.Array) -> jax.Array:
-        scale = jnp.sqrt(self.eigenvalues).reshape(*self.eigenvalues.shape, *[1] * (z.ndim - 2))
-        return jnp.einsum("mqp,mq...->mp...", self.vectors, z) * scale
+        return Diagonal(self.eigenvalues).root(jnp.einsum("mqp,mq...->mp...", self.vectors, z))
 
     def split(self, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
-        coefficients = jnp.einsum("mqp,mq->mp", self.vectors, slopes)
-        r, rest = Diagonal(self.eigenvalues).split(coefficients)
+        r, rest = Diagonal(self.eigenvalues).split(jnp.einsum("mqp,mq->mp", self.vectors, slopes))
         return r, jnp.einsum("mqp,mp->mq", self.vectors, rest)
 
 

@@ -40,10 +40,7 @@ class AbstractMetric(eqx.Module):
     def space(
         self, at: Linearisation, over: Points | None, solver: AbstractSolver, filter: AbstractFilter
     ) -> AbstractSpace:
-        """The space at theta.
-
-        `over` are the points of the metric's own measure, if it has one.
-        """
+        """The space at theta; `over` are the points of the metric's own measure, if it has one."""
 
 
 class AbstractInnerProduct(AbstractMetric):
@@ -132,10 +129,9 @@ class InnerProduct(AbstractInnerProduct):
         return tuple(self._block(at, points) for points in measures)
 
     def _block(self, at: Linearisation, over: Points) -> Block:
-        known = at.features(self.operator, over.x)
-        if self.density is None:
-            return Block(self.operator, over, Identity(), known, None)
-        form = form_of(Integral(self.density, over, self.operator), known.values, over)
+        known, form = at.features(self.operator, over.x), Identity()
+        if self.density is not None:
+            form = form_of(Integral(self.density, over, self.operator), known.values, over)
         if form is None:
             raise ValueError("density must be curved: that of an InnerProduct is linear, so that it has no rows.")
         return Block(self.operator, over, form, known, None)
@@ -151,17 +147,9 @@ def same_rows(first: tuple[Block, ...], second: tuple[Block, ...]) -> bool:
 
 
 def draw_sample(
-    loss: AbstractLoss,
-    D: Parametrisation,
-    theta: Vector,
-    key: Any,
-    W: AbstractMetric,
-    X: AbstractMetric | None = None,
+    loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any, W: AbstractMetric, X: AbstractMetric | None = None
 ) -> Sample:
     """The points of one step: those of the loss, and of W and X where they have measures of their own."""
     keys = (None, None, None) if key is None else jax.random.split(key, 3)
-    return Sample(
-        loss.draw(keys[0], D, theta),
-        W.draw(keys[1], D, theta),
-        None if X is None else X.draw(keys[2], D, theta),
-    )
+    own = None if X is None else X.draw(keys[2], D, theta)
+    return Sample(loss.draw(keys[0], D, theta), W.draw(keys[1], D, theta), own)

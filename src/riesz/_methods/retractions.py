@@ -97,10 +97,8 @@ class SecondOrder(AbstractRetraction):
 
         def correct(_: Any, carry: Any) -> Any:
             theta, last = carry
-            moved = space.rows(
-                lambda block: evaluate(at.D, block.operator, theta, block.over.x) - block.features.values
-            )
-            step = -space.project(moved - space.psi @ delta)
+            moved = lambda block: evaluate(at.D, block.operator, theta, block.over.x) - block.features.values
+            step = -space.project(space.rows(moved) - space.psi @ delta)
             length = space.length(step)
             contracts = length <= last / 2
             return jnp.where(contracts, theta + step, theta), jnp.where(contracts, length, 0)

@@ -23,17 +23,12 @@ def moved(cores: Cores, steps: Cores) -> Cores:
     """
     if len(cores) == 1:
         return (cores[0] + steps[0],)
+    beside = lambda *parts: jnp.concatenate(parts, axis=2)
     middle = [
-        jnp.concatenate(
-            [
-                jnp.concatenate([core, jnp.zeros_like(core)], axis=2),
-                jnp.concatenate([step, core], axis=2),
-            ]
-        )
+        jnp.concatenate([beside(core, jnp.zeros_like(core)), beside(step, core)])
         for core, step in zip(cores[1:-1], steps[1:-1], strict=True)
     ]
-    first = jnp.concatenate([steps[0], cores[0]], axis=2)
-    return (first, *middle, jnp.concatenate([cores[-1], cores[-1] + steps[-1]]))
+    return (beside(steps[0], cores[0]), *middle, jnp.concatenate([cores[-1], cores[-1] + steps[-1]]))
 
 
 def right_orthogonal(cores: Cores) -> Cores:
