@@ -123,6 +123,13 @@ def number(
     return value
 
 
+def point(x: Any, shape: tuple[int, ...], owner: str) -> jax.Array:
+    """A point as a vector; () and (1,) are one shape, and any other that is not the owner's is refused."""
+    if jnp.shape(x) != shape and not {jnp.shape(x), shape} <= {(), (1,)}:
+        raise Mismatch(f"x must hold points of shape {shape} for {owner}, not {jnp.shape(x)}.")
+    return jnp.reshape(x, (-1,))
+
+
 def scalar(name: str, value: Any, **bounds: float) -> Any:
     """A single number within its bounds, returned unchanged."""
     shape = array(name, number(name, value, **bounds)).shape

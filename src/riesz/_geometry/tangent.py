@@ -106,7 +106,7 @@ class TangentSpace(AbstractSpace):
         g = self.solve(*self.split(at, slopes))
         has_spectrum = self.factors.eigenvalues is not None
         residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else self.residual(g, at.covector(slopes))
-        return Representer(g, self.rank, residual)
+        return Representer(g, self.factors.rank(self.filter), residual)
 
     def split(self, at: Linearisation, slopes: Slopes) -> tuple[jax.Array | None, Vector | None]:
         """L' as the inner product with rows r and a covector c, either of them None where it is not needed."""

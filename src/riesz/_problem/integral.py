@@ -17,6 +17,11 @@ from .measures import AbstractMeasure, Points
 from .operators import identity
 
 
+def half_square(z: jax.Array) -> jax.Array:
+    """The density |z|^2/2, whose Hessian is the identity."""
+    return 0.5 * jnp.sum(z**2)
+
+
 def takes_data(density: Callable[..., Any]) -> bool:
     """Whether a density is a function of (z, data), rather than of z alone."""
     try:
@@ -32,10 +37,8 @@ def takes_data(density: Callable[..., Any]) -> bool:
 class AbstractLoss(eqx.Module):
     """L(v) = sum_t factor_t * sum_j w_j l_t((A_t v)(x_j), data_j): losses add and scale."""
 
-    @property
-    @abc.abstractmethod
-    def terms(self) -> "tuple[AbstractTerm, ...]":
-        """The integrals that this loss is the sum of."""
+    terms: eqx.AbstractVar["tuple[AbstractTerm, ...]"]
+    """The integrals that this loss is the sum of."""
 
     @property
     def drawn(self) -> bool:
@@ -95,11 +98,7 @@ class AbstractLoss(eqx.Module):
 class Loss(AbstractLoss):
     """A sum of integrals."""
 
-    integrals: "tuple[AbstractTerm, ...]"
-
-    @property
-    def terms(self) -> "tuple[AbstractTerm, ...]":
-        return self.integrals
+    terms: "tuple[AbstractTerm, ...]"
 
 
 class AbstractTerm(AbstractLoss):

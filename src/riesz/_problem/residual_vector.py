@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from .. import _check
 from .._types import Function, Parametrisation, Vector
 from .features import Whole
-from .integral import AbstractTerm
+from .integral import AbstractTerm, half_square
 from .measures import AbstractMeasure, Points
 
 
@@ -32,10 +32,6 @@ class Entries(AbstractMeasure):
         weights = jnp.ones(n, dtype) if self.weights is None else self.weights.astype(dtype)
         data = None if self.data is None else self.data.astype(dtype)
         return Points(jnp.arange(n, dtype=dtype), weights, data)
-
-
-def _half_square(z: jax.Array) -> jax.Array:
-    return 0.5 * z**2
 
 
 def _half_squared_error(z: jax.Array, data: jax.Array) -> jax.Array:
@@ -71,7 +67,7 @@ class ResidualVector(AbstractTerm):
         self, residual: Callable[[Function], Any], density: Callable[..., Any] | None = None, data: Any = None,
         weights: Any = None,
     ):  # fmt: skip
-        default = _half_square if data is None else _half_squared_error
+        default = half_square if data is None else _half_squared_error
         self.density = default if density is None else _check.function("density", density)
         self.operator = Whole(_check.function("residual", residual))
         given = {"data": data, "weights": weights}

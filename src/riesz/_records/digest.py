@@ -90,8 +90,8 @@ class Digest:
                 return _hash("mapping", [part for pair in pairs for part in pair])
             case types.ModuleType():
                 return _hash("module", [value.__name__])
-            case types.CodeType():
-                return self._code(value)
+            case types.CodeType():  # what it does: its instructions, its constants and the names that it asks for
+                return _hash("code", [value.co_code, *self._each(value.co_consts), *value.co_names])
             case type():
                 return _named(value)
             case _ if hasattr(value, "eqns"):
@@ -131,10 +131,6 @@ class Digest:
             parts += ["equation", equation.primitive.name, self(chosen), *map(shown, equation.invars)]
             parts += ["gives", *map(shown, equation.outvars)]
         return _hash("program", [*parts, "outputs", *map(shown, program.outvars)])
-
-    def _code(self, code: types.CodeType) -> str:
-        """What Python code does: its instructions, its constants and the names that it asks for."""
-        return _hash("code", [code.co_code, *self._each(code.co_consts), *code.co_names])
 
     def _callable(self, value: Any) -> str:
         """A Python function by its code and by the values that it closes over; any other one by its name."""

@@ -33,16 +33,20 @@ def recording(
         resumed = keeper is not None and keeper.resumed
         # The logs of earlier runs are put away before this run is saved: a kill in between must not mix them up.
         written = _open(run, logs, resumed, stack)
-        if keeper is not None:
-            _save_first(keeper)
+        if keeper is not None and not keeper.resumed:
+            # A folder that cannot be written to is an error at the start, and no reason to lose a run later.
+            try:
+                keeper.save()
+            except OSError as error:
+                raise _refused(keeper.folder, reason(error)) from error
 
-        def write_records() -> None:
+        def write_records(last: bool = False) -> None:
             steps = run.record.steps
-            for log, last in written.items():
+            for log, known in written.items():
                 with _going_on("The log cannot be written"):
-                    log.write(list(rows(run.history(after=last), last, steps)))
+                    log.write(list(rows(run.history(after=known), known, steps)))
                     written[log] = steps
-            if keeper is not None and keeper.due():
+            if keeper is not None and (keeper.due() or (last and not keeper.up_to_date)):
                 with _going_on("The checkpoint cannot be saved"):
                     keeper.save()
 
@@ -50,10 +54,7 @@ def recording(
         try:
             yield write_records
         finally:
-            write_records()
-            if keeper is not None and not keeper.up_to_date:
-                with _going_on("The checkpoint cannot be saved"):
-                    keeper.save()
+            write_records(last=True)
             if run.result is not Result.RUNNING:
                 logger.info("After %d steps, loss %.6e: %s", run.record.steps, run.record.loss, run.result)
 
@@ -73,14 +74,6 @@ def _resumed(run: Run, theta0: jax.Array, checkpoint: Checkpoint, stack: context
     else:
         keeper.remove_unfinished()
     return keeper
-
-
-def _save_first(keeper: Keeper) -> None:
-    """A folder that cannot be written to is an error at the start, and no reason to lose a run later."""
-    try:
-        keeper.save_first()
-    except OSError as error:
-        raise _refused(keeper.folder, reason(error)) from error
 
 
 def _open(run: Run, logs: list[AbstractLog], resumed: bool, stack: contextlib.ExitStack) -> dict[AbstractLog, int]:

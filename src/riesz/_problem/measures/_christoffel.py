@@ -11,8 +11,7 @@ import numpy as np
 from ... import _check
 from ..._linalg.rows import Stored
 from ..._linalg.solvers import QRSVD
-from ._base import AbstractMeasure
-from ._points import Points
+from ._points import AbstractMeasure, Points
 
 
 class Christoffel(AbstractMeasure):

@@ -7,8 +7,7 @@ import equinox as eqx
 import jax
 
 from ... import _check
-from ._base import AbstractMeasure
-from ._points import Points
+from ._points import AbstractMeasure, Points
 
 
 class Minibatch(AbstractMeasure):

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ._base import AbstractMeasure
-from ._points import Points
+from ._points import AbstractMeasure, Points
 
 
 @jax.jit  # one small program, not one for each of its operations
