@@ -72,13 +72,12 @@ class SecondOrder(AbstractRetraction):
     ```
     """
 
-    limit: jax.Array = eqx.field(converter=_check.leaf, default=0.75)
+    limit: jax.Array = eqx.field(converter=_check.parameter("limit", above=0.0), default=0.75)
     corrections: int = eqx.field(static=True, default=0)
     changes_gauge: ClassVar[bool] = False
     projects: ClassVar[bool] = True
 
     def __check_init__(self):
-        _check.number("limit", self.limit, above=0.0)
         _check.count("corrections", self.corrections, least=0)
 
     def __call__(self, at: Linearisation, space: Any, delta: Vector) -> Retracted:

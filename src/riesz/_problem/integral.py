@@ -28,10 +28,8 @@ def takes_data(density: Callable[..., Any]) -> bool:
         parameters = inspect.signature(density).parameters.values()
     except (TypeError, ValueError):
         return True
-    required = [
-        p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    return len(required) != 1
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return sum(p.default is p.empty for p in positional) != 1
 
 
 class AbstractLoss(eqx.Module):
@@ -47,10 +45,8 @@ class AbstractLoss(eqx.Module):
 
     def draw(self, key: Any, D: Parametrisation, theta: Vector) -> tuple[Points, ...]:
         """The points of every term for one step, each term's factor in its weights."""
-        return tuple(
-            term.draw_points(None if key is None else jax.random.fold_in(key, index), D, theta)
-            for index, term in enumerate(self.terms)
-        )
+        keys = (None if key is None else jax.random.fold_in(key, index) for index in range(len(self.terms)))
+        return tuple(term.draw_points(own, D, theta) for term, own in zip(self.terms, keys, strict=True))
 
     def value(self, v: Function, sample: tuple[Points, ...]) -> jax.Array:
         """The loss L_m(v) on given points."""

@@ -27,10 +27,8 @@ class Equilibrated(eqx.Module):
         """Units of the parameters drop out, and d times the rounding unit on the diagonal keeps the factor real."""
         diagonal = jnp.diagonal(matrix)
         scale = jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1)), 1)
-        d = diagonal.size
-        equilibrated = matrix * scale[:, None] * scale[None, :] + d * jnp.finfo(matrix.dtype).eps * jnp.eye(
-            d, dtype=matrix.dtype
-        )
+        rounding = diagonal.size * jnp.finfo(matrix.dtype).eps * jnp.eye(diagonal.size, dtype=matrix.dtype)
+        equilibrated = matrix * scale[:, None] * scale[None, :] + rounding
         return cls(scale, jnp.linalg.cholesky(equilibrated, symmetrize_input=False))
 
     def __call__(self, b: jax.Array) -> jax.Array:
