@@ -86,10 +86,8 @@ class ResidualVector(AbstractTerm):
             raise _check.Mismatch(
                 f"residual must return at least one floating-point number, not {entries.size} of dtype {entries.dtype}."
             )
-        over = self.over.of(entries.size, entries.dtype)  # type: ignore[attr-defined]
+        n, over = entries.size, self.over.of(entries.size, entries.dtype)  # type: ignore[attr-defined]
         for name, part in (("data", over.data), ("weights", over.weights)):
-            if part is not None and part.shape[0] != entries.size:
-                raise _check.Mismatch(
-                    f"{name} must have one number per residual, so {entries.size} of them, not {part.shape[0]}."
-                )
+            if part is not None and part.shape[0] != n:
+                raise _check.Mismatch(f"{name} must have one number per residual, so {n} of them, not {part.shape[0]}.")
         return self.factor * over

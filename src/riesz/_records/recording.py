@@ -62,7 +62,11 @@ def recording(
 def _resumed(run: Run, theta0: jax.Array, checkpoint: Checkpoint, stack: contextlib.ExitStack) -> Keeper:
     """Lock the folder and put the run where its newest checkpoint is; a run that has ended needs no writing."""
     folder = pathlib.Path(checkpoint.folder)
-    _make(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = reason(error)
+        raise ValueError(f"checkpoint must be a folder that can be made, but {folder} cannot: {why}.") from error
     unwritable = stack.enter_context(locked(folder))
     keeper = Keeper(checkpoint, run, theta0)
     keeper.resume()
@@ -87,19 +91,15 @@ def _open(run: Run, logs: list[AbstractLog], resumed: bool, stack: contextlib.Ex
                 raise ValueError(f"log: {log} cannot be written to: {reason(error)}.") from error
             logger.warning("%s cannot be written to (%s); the run has ended and is read.", log, reason(error))
             continue
-        stack.enter_context(_closing(log))
+        stack.callback(_close, log)
     return written
 
 
-@contextlib.contextmanager
-def _closing(log: AbstractLog) -> Iterator[None]:
+def _close(log: AbstractLog) -> None:
     try:
-        yield
-    finally:
-        try:
-            log.close()
-        except OSError as error:
-            logger.warning("%s may be incomplete (%s).", log, reason(error))
+        log.close()
+    except OSError as error:
+        logger.warning("%s may be incomplete (%s).", log, reason(error))
 
 
 @contextlib.contextmanager
@@ -125,12 +125,3 @@ def _check_apart(folder: pathlib.Path, logs: list[AbstractLog]) -> None:
 
 def _refused(folder: pathlib.Path, why: str) -> CheckpointError:
     return CheckpointError(f"checkpoint: {folder} cannot be written to ({why}); give this run another folder.")
-
-
-def _make(folder: pathlib.Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(
-            f"checkpoint must be a folder that can be made, but {folder} cannot: {reason(error)}."
-        ) from error

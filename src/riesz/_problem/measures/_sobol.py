@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ._box import Box, box
+from ._domain import Box, box
 from ._points import AbstractMeasure, Points
 
 
