@@ -179,9 +179,11 @@ METHODS.update(gd=gd, heavy_ball=heavy_ball, nesterov=nesterov, newton=newton)
 
 
 def as_method(method: Any) -> AbstractMethod:
-    """A method, or the named method with its defaults."""
+    """A method, or the named method with its defaults; None is `auto()`."""
+    if method is None:
+        return auto()
     if isinstance(method, str):
         if method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(sorted(METHODS))}, not {method!r}.")
         return METHODS[method]()
-    return method
+    return _check.kind("method", method, AbstractMethod, "a method, such as riesz.nhb(), or its name")

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from .. import _check
 from .._geometry.inner_products import AbstractMetric, GaussNewton, InnerProduct
 from .._methods.auto import Auto
-from .._methods.names import as_method, auto
+from .._methods.names import as_method
 from .._methods.safeguard import Safeguard
-from .._methods.schemes import AbstractMethod, AbstractScheme, Choices
+from .._methods.schemes import AbstractScheme, Choices
 from .._methods.state import STEP_COLUMNS
 from .._methods.step_sizes import Search
 from .._problem.checks import check_problem, check_term
@@ -186,9 +186,7 @@ def prepare(
 
     `theta` is one start, and `memory` is shared by as many `runs` as are made at a time.
     """
-    if method is not None and not isinstance(method, str):
-        _check.kind("method", method, AbstractMethod, "a method, such as riesz.nhb(), or its name")
-    chosen = auto() if method is None else as_method(method)
+    chosen = as_method(method)
     _check_dependence(loss, check_problem(loss, D, theta, key))
     if isinstance(chosen, AbstractScheme):
         _check_choices(chosen.choices, theta)
