@@ -45,8 +45,8 @@ class AbstractLoss(eqx.Module):
 
     def draw(self, key: Any, D: Parametrisation, theta: Vector) -> tuple[Points, ...]:
         """The points of every term for one step, each term's factor in its weights."""
-        keys = (None if key is None else jax.random.fold_in(key, index) for index in range(len(self.terms)))
-        return tuple(term.draw_points(own, D, theta) for term, own in zip(self.terms, keys, strict=True))
+        own = lambda index: None if key is None else jax.random.fold_in(key, index)
+        return tuple(term.draw_points(own(index), D, theta) for index, term in enumerate(self.terms))
 
     def value(self, v: Function, sample: tuple[Points, ...]) -> jax.Array:
         """The loss L_m(v) on given points."""
