@@ -65,10 +65,14 @@ def glorot(layers):
     return start
 
 
+def _along(v, direction):
+    return lambda x: jax.jvp(v, (x,), (direction,))[1]
+
+
 def along(v, *directions):
     """The derivative of v along directions, one after another."""
-    for d in directions:
-        v = (lambda v, d: lambda x: jax.jvp(v, (x,), (jnp.asarray(d),))[1])(v, d)
+    for direction in directions:
+        v = _along(v, jnp.asarray(direction))
     return v
 
 
@@ -104,9 +108,7 @@ def equation(name):
         )
         operator = lambda v: lambda x: along(v, T, T)(x) - 4 * along(v, X, X)(x)
         plain, source, inner, sides = D, 0.0, 40 if hidden == (20, 20) else 50, []
-        D = lambda theta: lambda x: (
-            exact(x * jnp.asarray(X)) + 4 * x[0] * (1 - x[0]) * x[1] ** 2 * plain(theta)(x)
-        )
+        D = lambda theta: lambda x: exact(x * jnp.asarray(X)) + 4 * x[0] * (1 - x[0]) * x[1] ** 2 * plain(theta)(x)
     (t, w), (s, ws) = rule(low, inner), rule(low, outer)
     inside = riesz.points(np.stack(np.meshgrid(t, t), -1).reshape(-1, 2), weights=np.outer(w, w).ravel())
     loss = riesz.residual(operator, source, inside)

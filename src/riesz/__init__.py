@@ -21,6 +21,8 @@ from ._linalg.solvers import AbstractInverse as AbstractInverse
 from ._linalg.solvers import AbstractSolver as AbstractSolver
 from ._linalg.solvers import Cholesky as Cholesky
 from ._linalg.solvers import Gram as Gram
+from ._methods.auto import LongSteps as LongSteps
+from ._methods.auto import QuickSteps as QuickSteps
 from ._methods.momentum import AbstractMomentum as AbstractMomentum
 from ._methods.momentum import ConstantMomentum as ConstantMomentum
 from ._methods.momentum import NesterovMomentum as NesterovMomentum

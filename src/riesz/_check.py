@@ -1,7 +1,7 @@
 """Checks of what users hand in; each failure is one sentence that names the argument."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -121,6 +121,18 @@ def number(
     if below is not None:
         demand(entries < below, f"less than {below:g}")
     return value
+
+
+def parameter(name: str, **bounds: float) -> Callable[[Any], Any]:
+    """The converter of a field that holds a number as a pytree leaf, within its bounds."""
+    return lambda value: number(name, leaf(value), **bounds)
+
+
+def point(x: Any, shape: tuple[int, ...], owner: str) -> jax.Array:
+    """A point as a vector; () and (1,) are one shape, and any other that is not the owner's is refused."""
+    if jnp.shape(x) != shape and not {jnp.shape(x), shape} <= {(), (1,)}:
+        raise Mismatch(f"x must hold points of shape {shape} for {owner}, not {jnp.shape(x)}.")
+    return jnp.reshape(x, (-1,))
 
 
 def scalar(name: str, value: Any, **bounds: float) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from jaxtyping import Array, Float, Inexact, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 Vector: TypeAlias = Float[Array, " d"]
 """Parameters theta, tangent coefficients delta, covectors: elements of R^d."""
@@ -11,7 +11,6 @@ Vector: TypeAlias = Float[Array, " d"]
 Rows: TypeAlias = Float[Array, "rows d"]
 """The weighted rows Psi of a tangent space."""
 
-Scalar: TypeAlias = Inexact[Array, ""]
 Key: TypeAlias = PRNGKeyArray | Shaped[Array, "2"]
 
 Function: TypeAlias = Callable[[Any], Any]

@@ -30,17 +30,10 @@ class Identity(AbstractForm):
     """M_j = I."""
 
     def root(self, z: jax.Array) -> jax.Array:
-        """The values themselves."""
         return z
 
     def split(self, slopes: jax.Array) -> tuple[jax.Array, None]:
-        """The slopes themselves, with no rest."""
         return slopes, None
-
-
-def _kept(eigenvalues: jax.Array) -> jax.Array:
-    """Where slopes go through the form: at least sqrt(machine epsilon) of the largest, so that r_j stays moderate."""
-    return eigenvalues > jnp.sqrt(jnp.finfo(eigenvalues.dtype).eps) * jnp.max(eigenvalues)
 
 
 class Diagonal(AbstractForm):
@@ -49,12 +42,11 @@ class Diagonal(AbstractForm):
     eigenvalues: jax.Array
 
     def root(self, z: jax.Array) -> jax.Array:
-        """The values times the square roots of the diagonal."""
         return jnp.sqrt(self.eigenvalues).reshape(*self.eigenvalues.shape, *[1] * (z.ndim - 2)) * z
 
     def split(self, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Entry by entry."""
-        kept = _kept(self.eigenvalues)
+        # Slopes go through at least sqrt(machine epsilon) of the largest, so that r_j stays moderate.
+        kept = self.eigenvalues > jnp.sqrt(jnp.finfo(self.eigenvalues.dtype).eps) * jnp.max(self.eigenvalues)
         r = jnp.where(kept, slopes / jnp.sqrt(jnp.where(kept, self.eigenvalues, 1)), 0)
         return r, jnp.where(kept, 0, slopes)
 
@@ -70,14 +62,10 @@ class Full(AbstractForm):
     vectors: jax.Array
 
     def root(self, z: jax.Array) -> jax.Array:
-        """The values in the eigenvectors, times the square roots of the eigenvalues."""
-        scale = jnp.sqrt(self.eigenvalues).reshape(*self.eigenvalues.shape, *[1] * (z.ndim - 2))
-        return jnp.einsum("mqp,mq...->mp...", self.vectors, z) * scale
+        return Diagonal(self.eigenvalues).root(jnp.einsum("mqp,mq...->mp...", self.vectors, z))
 
     def split(self, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """In the eigenvectors."""
-        coefficients = jnp.einsum("mqp,mq->mp", self.vectors, slopes)
-        r, rest = Diagonal(self.eigenvalues).split(coefficients)
+        r, rest = Diagonal(self.eigenvalues).split(jnp.einsum("mqp,mq->mp", self.vectors, slopes))
         return r, jnp.einsum("mqp,mp->mq", self.vectors, rest)
 
 
@@ -100,16 +88,14 @@ def bounded_form_of(
 ) -> AbstractForm | None:
     r"""The form l''(z_j), raised until no point promises to gain more than its loss.
 
-    The model of a point promises $\tfrac12 \ell'^T M^{-1} \ell'$. Where $\ell''$ is nearly zero though the slope is not,
-    as for an image that is misread with confidence or a residual beyond Huber's threshold, that is more than there is
-    to lose. In every eigenvector the form is therefore at least $\ell'^2 / (2\ell)$, where the loss is positive: the step
-    of one such point is Polyak's. For a square this is $\ell''$ itself.
+    The model of a point promises $\tfrac12 \ell'^T M^{-1} \ell'$. Where $\ell''$ is nearly zero though the slope is
+    not, as for an image that is misread with confidence or a residual beyond Huber's threshold, that is more than there
+    is to lose. In every eigenvector the form is therefore at least $\ell'^2 / (2\ell)$, where the loss is positive: the
+    step of one such point is Polyak's. For a square this is $\ell''$ itself.
     """
     form = form_of(term, z, over)
     positive = densities > 0
-    least = lambda slopes: jnp.where(
-        positive[:, None], slopes**2 / (2 * jnp.where(positive, densities, 1))[:, None], 0
-    )
+    least = lambda slopes: jnp.where(positive[:, None], slopes**2 / (2 * jnp.where(positive, densities, 1))[:, None], 0)
     match form:
         case Diagonal():
             return Diagonal(jnp.maximum(form.eigenvalues, least(slopes)))

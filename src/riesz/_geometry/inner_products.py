@@ -40,10 +40,7 @@ class AbstractMetric(eqx.Module):
     def space(
         self, at: Linearisation, over: Points | None, solver: AbstractSolver, filter: AbstractFilter
     ) -> AbstractSpace:
-        """The space at theta.
-
-        `over` are the points of the metric's own measure, if it has one.
-        """
+        """The space at theta; `over` are the points of the metric's own measure, if it has one."""
 
 
 class AbstractInnerProduct(AbstractMetric):
@@ -56,7 +53,6 @@ class AbstractInnerProduct(AbstractMetric):
     def space(
         self, at: Linearisation, over: Points | None, solver: AbstractSolver, filter: AbstractFilter
     ) -> TangentSpace:
-        """The tangent space at theta with this inner product."""
         blocks = self.blocks(at, over)
         return TangentSpace.of(blocks, rows_of(at.D, at.theta, blocks, at.chunk), solver, filter)
 
@@ -65,7 +61,6 @@ class L2(AbstractInnerProduct):
     r"""The identity on the z of every term, over every term's measure: $\sum_j w_j\, z_j^T z_j'$."""
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
-        """One block per term."""
         parts = enumerate(at.parts)
         return tuple(Block(part.term.operator, part.over, Identity(), part.features, t) for t, part in parts)
 
@@ -77,7 +72,6 @@ class GaussNewton(AbstractInnerProduct):
     """
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
-        """One block for each term whose density is not linear."""
         blocks = []
         for t, part in enumerate(at.parts):
             form = form_of(part.term, part.features.values, part.over)
@@ -132,17 +126,14 @@ class InnerProduct(AbstractInnerProduct):
 
     @property
     def drawn(self) -> bool:
-        """Whether its own measure is drawn anew each step."""
         return self.over is not None and self.over.drawn
 
     def draw(self, key: Any, D: Parametrisation, theta: Vector) -> Points | None:
-        """The points of its own measure, if it has one."""
         if self.over is None:
             return None
         return self.over.draw(key, lambda x: features(D, self.operator, theta, x).jacobians)
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
-        """One block per measure, with this inner product's operator and form."""
         if over is None and any(isinstance(part.term.operator, Whole) for part in at.parts):
             raise ValueError(
                 "over must be given to an InnerProduct where the loss has a ResidualVector: it has no points."
@@ -151,10 +142,9 @@ class InnerProduct(AbstractInnerProduct):
         return tuple(self._block(at, points) for points in measures)
 
     def _block(self, at: Linearisation, over: Points) -> Block:
-        known = at.features(self.operator, over.x)
-        if self.density is None:
-            return Block(self.operator, over, Identity(), known, None)
-        form = form_of(Integral(self.density, over, self.operator), known.values, over)
+        known, form = at.features(self.operator, over.x), Identity()
+        if self.density is not None:
+            form = form_of(Integral(self.density, over, self.operator), known.values, over)
         if form is None:
             raise ValueError("density must be curved: that of an InnerProduct is linear, so that it has no rows.")
         return Block(self.operator, over, form, known, None)
@@ -170,17 +160,9 @@ def same_rows(first: tuple[Block, ...], second: tuple[Block, ...]) -> bool:
 
 
 def draw_sample(
-    loss: AbstractLoss,
-    D: Parametrisation,
-    theta: Vector,
-    key: Any,
-    W: AbstractMetric,
-    X: AbstractMetric | None = None,
+    loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any, W: AbstractMetric, X: AbstractMetric | None = None
 ) -> Sample:
     """The points of one step: those of the loss, and of W and X where they have measures of their own."""
     keys = (None, None, None) if key is None else jax.random.split(key, 3)
-    return Sample(
-        loss.draw(keys[0], D, theta),
-        W.draw(keys[1], D, theta),
-        None if X is None else X.draw(keys[2], D, theta),
-    )
+    own = None if X is None else X.draw(keys[2], D, theta)
+    return Sample(loss.draw(keys[0], D, theta), W.draw(keys[1], D, theta), own)

@@ -70,7 +70,7 @@ class Linearisation(eqx.Module):
         return self._pulled(slopes, lambda rows: rows, pull)
 
     def unbalanced(self, covector: Vector) -> jax.Array:
-        r"""How much is left of the gradient c, the largest $|c_i| / \sum_j w_j |\ell'_j|\,|\partial z_j/\partial\theta_i|$.
+        r"""How much is left of the gradient: the largest of $|c_i| / \sum_j w_j |\ell'_j|\,|\partial_i z_j|$.
 
         At a stationary point the terms of every component cancel, so this is rounding, whatever the units; elsewhere it
         is of the order of one.
@@ -79,7 +79,7 @@ class Linearisation(eqx.Module):
         return jnp.max(jnp.abs(covector) / jnp.where(sizes > 0, sizes, 1))
 
     def _pulled(self, slopes: Slopes, of: Callable[[jax.Array], jax.Array], by: Callable[..., Vector]) -> Vector:
-        """The sum of w_j slope_j^T dz_j/dtheta, with `of` the rows where they are stored, and `by` another way if not."""
+        """The sum of w_j slope_j^T dz_j/dtheta, through `of` rows where they are stored, else `by` another way."""
         pulled = []
         for part, slope in zip(self.parts, slopes, strict=True):
             weighted = part.over.weights[:, None] * slope

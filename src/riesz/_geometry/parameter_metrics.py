@@ -15,24 +15,19 @@ from .linearise import Linearisation, Slopes
 from .tangent import AbstractSpace, Representer
 
 
-class EuclideanSpace(AbstractSpace):
-    """R^d with the identity in place of G."""
-
-    def represent(self, at: Linearisation, slopes: Slopes) -> Representer:
-        """The gradient in theta is its own representer."""
-        return Representer(at.covector(slopes), jnp.asarray(at.theta.size), jnp.full((), jnp.nan, at.theta.dtype))
-
-
-class Euclidean(AbstractMetric):
-    """The Euclidean metric on parameters, under which natural methods become the classical ones."""
+class Euclidean(AbstractMetric, AbstractSpace):
+    """R^d with the identity in place of G, under which natural methods become the classical ones: its own space."""
 
     needs_rows: ClassVar[bool] = False
 
     def space(
         self, at: Linearisation, over: Points | None, solver: AbstractSolver, filter: AbstractFilter
-    ) -> EuclideanSpace:
-        """The space R^d itself."""
-        return EuclideanSpace()
+    ) -> "Euclidean":
+        return self
+
+    def represent(self, at: Linearisation, slopes: Slopes) -> Representer:
+        """The gradient in theta is its own representer."""
+        return Representer(at.covector(slopes), jnp.asarray(at.theta.size), jnp.full((), jnp.nan, at.theta.dtype))
 
 
 class HessianSpace(AbstractSpace):
@@ -58,8 +53,6 @@ class Hessian(AbstractMetric):
     def space(
         self, at: Linearisation, over: Points | None, solver: AbstractSolver, filter: AbstractFilter
     ) -> HessianSpace:
-        """The eigenvalues of the Hessian at theta."""
-
         def loss(theta: Vector) -> jax.Array:
             images = [evaluate(at.D, part.term.operator, theta, part.over.x) for part in at.parts]
             pairs = zip(at.parts, images, strict=True)

@@ -11,6 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._linalg.rows import AbstractRows, Stored
 from .._problem.features import Features, Whole, along, features, flat, pull
@@ -46,7 +47,6 @@ class Block(eqx.Module):
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         return self.features.values.size
 
 
@@ -97,16 +97,13 @@ class Chunked(AbstractRows):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and parameters."""
         return sum(block.rows for block in self.blocks), self.theta.size
 
     @property
     def dtype(self) -> Any:
-        """The precision of the entries."""
         return self.theta.dtype
 
     def scaled(self, scale: jax.Array) -> "Chunked":
-        """The rows Psi S^-1."""
         return dataclasses.replace(self, scale=scale if self.scale is None else self.scale * scale)
 
     def _divided(self, columns: jax.Array) -> jax.Array:
@@ -114,20 +111,15 @@ class Chunked(AbstractRows):
         return columns if self.scale is None else columns / self.scale.reshape(*[1] * (columns.ndim - 1), -1)
 
     def __matmul__(self, delta: jax.Array) -> jax.Array:
-        """The product Psi delta, by one JVP for each vector."""
         if delta.ndim == 2:
             return jax.lax.map(lambda column: self @ column, delta.T).T
-        delta = self._divided(delta)
-        parts = [
-            block.weigh(flat(along(self.D, block.operator, self.theta, delta, block.over.x))) for block in self.blocks
-        ]
-        return jnp.concatenate(parts)
+        step = self._divided(delta)
+        return weighted(self.blocks, lambda block: along(self.D, block.operator, self.theta, step, block.over.x))
 
     def pull(self, r: jax.Array) -> jax.Array:
-        """The product Psi^T r, by one VJP for each vector."""
         if r.ndim == 2:
             return jax.lax.map(self.pull, r.T).T
-        parts = jnp.split(r, [sum(block.rows for block in self.blocks[: i + 1]) for i in range(len(self.blocks) - 1)])
+        parts = jnp.split(r, np.cumsum([block.rows for block in self.blocks])[:-1])
         pulled = [
             pull_in_chunks(self.D, block.operator, self.theta, block.unweigh(part), block.over.x, self.chunk)
             for block, part in zip(self.blocks, parts, strict=True)
@@ -135,7 +127,6 @@ class Chunked(AbstractRows):
         return self._divided(jnp.sum(jnp.stack(pulled), axis=0))
 
     def gram(self) -> jax.Array:
-        """The Gram matrix, a sum over chunks."""
         return self._sum(lambda psi: psi.T @ psi)
 
     def kernel(self) -> jax.Array:
@@ -143,7 +134,6 @@ class Chunked(AbstractRows):
         return self._map(lambda psi: self._map(lambda other: other @ psi.T).T)
 
     def norms(self) -> jax.Array:
-        """The norms of the columns."""
         return jnp.sqrt(self._sum(lambda psi: jnp.sum(psi**2, axis=0)))
 
     def array(self) -> Rows:
@@ -161,19 +151,18 @@ class Chunked(AbstractRows):
         """What a function gives for the rows of every chunk, one entry per row, chunks one after the other."""
         results = []
         for block in self.blocks:
-            if is_one_chunk(block, self.chunk):
+            if _is_one_chunk(block.operator, block.over.x, self.chunk):
                 results.append(of(self._assembled(block)))
-                continue
-            found = jax.lax.map(
-                lambda part, block=block: of(self._assembled(block_of(block, part))), chunks(block, self.chunk)
-            )
-            results.append(found.reshape(-1, *found.shape[2:])[: block.rows])
+            else:
+                at = lambda part, block=block: of(self._assembled(_block_of(block, part)))
+                found = jax.lax.map(at, _chunks(block, self.chunk))
+                results.append(found.reshape(-1, *found.shape[2:])[: block.rows])
         return jnp.concatenate(results) if len(results) > 1 else results[0]
 
 
-def is_one_chunk(block: Block, chunk: int | None) -> bool:
-    """Whether a block's rows are assembled at once: by choice, because they are few, or because they come whole."""
-    return chunk is None or chunk >= block.over.x.shape[0] or isinstance(block.operator, Whole)
+def _is_one_chunk(operator: Operator, x: jax.Array, chunk: int) -> bool:
+    """Whether all points are taken at once, because they are few or because their values come whole."""
+    return chunk >= x.shape[0] or isinstance(operator, Whole)
 
 
 def _split(array: jax.Array, chunk: int, mode: str = "edge") -> jax.Array:
@@ -182,23 +171,23 @@ def _split(array: jax.Array, chunk: int, mode: str = "edge") -> jax.Array:
     return whole.reshape(-1, chunk, *array.shape[1:])
 
 
-def chunks(block: Block, chunk: int) -> tuple[Points, AbstractForm]:
+def _chunks(block: Block, chunk: int) -> tuple[Points, AbstractForm]:
     """The points and forms of a block in chunks; points that fill the last one have no weight."""
     over, form = jax.tree.map(lambda array: _split(array, chunk), (block.over, block.form))
     weights = _split(block.over.weights, chunk, "constant")
     return eqx.tree_at(lambda over: over.weights, over, weights), form
 
 
-def block_of(block: Block, part: tuple[Points, AbstractForm]) -> Block:
+def _block_of(block: Block, part: tuple[Points, AbstractForm]) -> Block:
     """The block on one chunk of its points; its values stay behind."""
     return dataclasses.replace(block, over=part[0], form=part[1])
 
 
 def sum_over_chunks(block: Block, of: Callable[[Block], jax.Array], chunk: int | None) -> jax.Array:
     """The sum of what a function gives for every chunk of a block's points."""
-    if is_one_chunk(block, chunk) or chunk is None:
+    if chunk is None or _is_one_chunk(block.operator, block.over.x, chunk):
         return of(block)
-    return _summed(lambda part: of(block_of(block, part)), chunks(block, chunk))
+    return _summed(lambda part: of(_block_of(block, part)), _chunks(block, chunk))
 
 
 def _summed(of: Callable[[Any], jax.Array], parts: Any) -> jax.Array:
@@ -216,7 +205,7 @@ def pull_in_chunks(
     by: Callable[..., Vector] = pull,
 ) -> Vector:
     """The covector sum_j covector_j^T dz_j/dtheta, or what else `by` pulls back, for `chunk` points at a time."""
-    if chunk is None or chunk >= x.shape[0] or isinstance(operator, Whole):
+    if chunk is None or _is_one_chunk(operator, x, chunk):
         return by(D, operator, theta, covectors, x)
     parts = _split(x, chunk), _split(covectors, chunk, "constant")
     return _summed(lambda part: by(D, operator, theta, part[1], part[0]), parts)

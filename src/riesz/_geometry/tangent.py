@@ -103,11 +103,7 @@ class TangentSpace(AbstractSpace):
 
     def represent(self, at: Linearisation, slopes: Slopes) -> Representer:
         """The representer g of L': (psi^T g, w) = L'(w) for all w in this space."""
-        r, rest = split(self.blocks, slopes)
-        if r is None:
-            g = self.riesz(at.covector(slopes))
-        else:
-            g = self.project(r) if rest is None else self.project(r) + self.riesz(at.covector(rest))
+        g = self.solve(*self.split(at, slopes))
         has_spectrum = self.factors.eigenvalues is not None
         residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else self.residual(g, at.covector(slopes))
         return Representer(g, self.factors.rank(self.filter), residual)

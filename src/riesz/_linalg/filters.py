@@ -31,10 +31,7 @@ class Cutoff(AbstractFilter):
     ```
     """
 
-    eps: jax.Array = eqx.field(converter=_check.leaf)
-
-    def __check_init__(self):
-        _check.number("eps", self.eps, least=0.0)
+    eps: jax.Array = eqx.field(converter=_check.parameter("eps", least=0.0))
 
     def __call__(self, eigenvalues: jax.Array) -> jax.Array:
         kept = eigenvalues > self.eps
@@ -49,10 +46,7 @@ class Shift(AbstractFilter):
     ```
     """
 
-    eps: jax.Array = eqx.field(converter=_check.leaf)
-
-    def __check_init__(self):
-        _check.number("eps", self.eps, above=0.0)
+    eps: jax.Array = eqx.field(converter=_check.parameter("eps", above=0.0))
 
     def __call__(self, eigenvalues: jax.Array) -> jax.Array:
         return 1 / (eigenvalues + self.eps)
@@ -68,10 +62,7 @@ class Floor(AbstractFilter):
     ```
     """
 
-    eps: jax.Array = eqx.field(converter=_check.leaf)
-
-    def __check_init__(self):
-        _check.number("eps", self.eps, above=0.0)
+    eps: jax.Array = eqx.field(converter=_check.parameter("eps", above=0.0))
 
     def __call__(self, eigenvalues: jax.Array) -> jax.Array:
         return 1 / jnp.maximum(eigenvalues, self.eps)

@@ -74,7 +74,6 @@ class Transposed(eqx.Module):
     rows: AbstractRows
 
     def __matmul__(self, r: jax.Array) -> jax.Array:
-        """The product Psi^T r."""
         return self.rows.pull(r)
 
 
@@ -85,39 +84,30 @@ class Stored(AbstractRows):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and parameters."""
         rows, d = self.values.shape
         return rows, d
 
     @property
     def dtype(self) -> Any:
-        """The precision of the entries."""
         return self.values.dtype
 
     def __matmul__(self, delta: jax.Array) -> jax.Array:
-        """The product Psi delta."""
         return self.values @ delta
 
     def pull(self, r: jax.Array) -> jax.Array:
-        """The product Psi^T r."""
         return self.values.T @ r
 
     def gram(self) -> jax.Array:
-        """The Gram matrix Psi^T Psi."""
         return self.values.T @ self.values
 
     def kernel(self) -> jax.Array:
-        """The kernel matrix Psi Psi^T."""
         return self.values @ self.values.T
 
     def norms(self) -> jax.Array:
-        """The norms of the columns."""
         return jnp.linalg.norm(self.values, axis=0)
 
     def array(self) -> Rows:
-        """The array itself."""
         return self.values
 
     def scaled(self, scale: jax.Array) -> "Stored":
-        """The rows Psi S^-1."""
         return Stored(self.values / scale[None, :])

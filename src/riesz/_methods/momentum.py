@@ -23,13 +23,9 @@ class AbstractMomentum(eqx.Module):
 class ConstantMomentum(AbstractMomentum):
     """beta_k = beta; the heavy-ball methods take 0.5."""
 
-    beta: jax.Array = eqx.field(converter=_check.leaf, default=0.5)
-
-    def __check_init__(self):
-        _check.number("beta", self.beta)
+    beta: jax.Array = eqx.field(converter=_check.parameter("beta"), default=0.5)
 
     def __call__(self, k: jax.Array) -> jax.Array:
-        """The constant."""
         return self.beta
 
 
@@ -47,15 +43,10 @@ class NesterovMomentum(AbstractMomentum):
     offset=1 is the paper's printed choice; offset=2 is the one that behaves as 1 - 3/k.
     """
 
-    offset: jax.Array = eqx.field(converter=_check.leaf, default=1)
-    scale: jax.Array = eqx.field(converter=_check.leaf, default=1.0)
-
-    def __check_init__(self):
-        _check.number("offset", self.offset, above=-1.0)
-        _check.number("scale", self.scale)
+    offset: jax.Array = eqx.field(converter=_check.parameter("offset", above=-1.0), default=1)
+    scale: jax.Array = eqx.field(converter=_check.parameter("scale"), default=1.0)
 
     def __call__(self, k: jax.Array) -> jax.Array:
-        """Zero at k = 1, rising to scale."""
         return self.scale * (k - 1) / (k + self.offset)
 
 
@@ -66,7 +57,6 @@ class ScheduledMomentum(AbstractMomentum):
     shift: int = eqx.field(static=True)
 
     def __call__(self, k: jax.Array) -> jax.Array:
-        """The schedule's value."""
         return jnp.asarray(self.schedule(k - self.shift))
 
 

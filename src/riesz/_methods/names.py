@@ -1,7 +1,7 @@
 """The named methods: one-line compositions of a scheme, a transport and choices."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,8 +11,8 @@ from .._geometry.inner_products import L2, AbstractInnerProduct, AbstractMetric,
 from .._geometry.parameter_metrics import Euclidean, Hessian
 from .._linalg.filters import AbstractFilter, Floor, Shift
 from .._linalg.solvers import AbstractSolver, as_solver
-from .auto import Auto
-from .momentum import AbstractMomentum, ConstantMomentum, NesterovMomentum, NoMomentum, as_momentum
+from .auto import Auto, LongSteps, QuickSteps
+from .momentum import ConstantMomentum, NesterovMomentum, NoMomentum, as_momentum
 from .retractions import AbstractRetraction, Straight
 from .schemes import AbstractMethod, Choices, HeavyBall, NesterovOne, NesterovTwo
 from .step_sizes import AbstractStepSize, Clipped, Constant
@@ -30,51 +30,6 @@ def _same(W: Any, X: Any) -> bool:
     return not traced and bool(eqx.tree_equal(W, X))
 
 
-def _choices(
-    transport: Any,
-    momentum: AbstractMomentum,
-    W: AbstractMetric | None,
-    X: AbstractInnerProduct | None,
-    filter: AbstractFilter | None,
-    step_size: AbstractStepSize | None,
-    retraction: AbstractRetraction | None,
-    factorisation: AbstractSolver | None,
-) -> Choices:
-    W = L2() if W is None else W
-    if X is None and isinstance(W, GaussNewton):
-        X = L2()
-    elif X is not None and _same(W, X):
-        X = None
-    return Choices(
-        W=W,
-        X=X,
-        transport=transport,
-        filter=_floor() if filter is None else filter,
-        solver=as_solver(factorisation),
-        step_size=Clipped(0.1) if step_size is None else step_size,
-        momentum=momentum,
-        retraction=Straight() if retraction is None else retraction,
-    )
-
-
-@runtime_checkable
-class NaturalMethod(Protocol):
-    """The keywords that all natural methods share; None stands for the default that the docstring names."""
-
-    def __call__(
-        self,
-        beta: Any = ...,
-        W: AbstractMetric | None = None,
-        X: AbstractInnerProduct | None = None,
-        filter: AbstractFilter | None = None,
-        step_size: AbstractStepSize | None = None,
-        retraction: AbstractRetraction | None = None,
-        factorisation: AbstractSolver | None = None,
-    ) -> AbstractMethod:
-        """The method with these choices."""
-        ...
-
-
 _KEYWORDS = """
     **Arguments:**
 
@@ -89,17 +44,17 @@ _KEYWORDS = """
     """
 
 
-def _floor() -> Floor:
-    return Floor(1e-8)
+# Defaults, each with its name in the docs; they are made when a method is, in the precision that is on by then.
+_NONE = (NoMomentum, "0")
+_HALF = (ConstantMomentum, "0.5")
+_LONG = (lambda: ConstantMomentum(0.9), "0.9")
+_RISING = (NesterovMomentum, "`NesterovMomentum()`")
+_FLOOR = (lambda: Floor(1e-8), "`Floor(1e-8)`")
+_SHIFT = (lambda: Shift(1e-6), "`Shift(1e-6)`")
 
 
-def _natural(
-    name: str, scheme: Any, transport: Any, default: Any, meaning: str, filtered: Any = _floor
-) -> NaturalMethod:
-    """A scheme with a transport, as a function of the remaining choices.
-
-    The default momentum and filter are made when the method is: their numbers take the precision that is on by then.
-    """
+def _natural(name: str, scheme: Any, transport: Any, rule: Any, meaning: str, filtered: Any = _FLOOR):
+    """A scheme with a transport, as a function of the remaining choices; type checkers see its keywords."""
 
     def method(
         beta: Any = None,
@@ -110,77 +65,81 @@ def _natural(
         retraction: AbstractRetraction | None = None,
         factorisation: AbstractSolver | None = None,
     ) -> AbstractMethod:
-        momentum = as_momentum(default() if beta is None else beta)
-        filter = filtered() if filter is None else filter
-        return scheme(_choices(transport, momentum, W, X, filter, step_size, retraction, factorisation))
+        W = L2() if W is None else W
+        if X is None and isinstance(W, GaussNewton):
+            X = L2()
+        elif X is not None and _same(W, X):
+            X = None
+        choices = Choices(
+            W=W,
+            X=X,
+            transport=transport,
+            filter=filtered[0]() if filter is None else filter,
+            solver=as_solver(factorisation),
+            step_size=Clipped(0.1) if step_size is None else step_size,
+            momentum=as_momentum(rule[0]() if beta is None else beta),
+            retraction=Straight() if retraction is None else retraction,
+        )
+        return scheme(choices)
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"{meaning}\n{_KEYWORDS.format(beta=_WRITTEN[default], filter=_WRITTEN[filtered])}"
+    method.__doc__ = f"{meaning}\n{_KEYWORDS.format(beta=rule[1], filter=filtered[1])}"
     METHODS[name] = method
     return method
 
 
-def auto() -> AbstractMethod:
-    r"""Gauss-Newton steps with nothing to tune: damped, bent with the manifold, and checked.
+def auto(
+    quick: QuickSteps | None = None, long: LongSteps | None = None, factorisation: AbstractSolver | None = None
+) -> AbstractMethod:
+    r"""Gauss-Newton steps with nothing to tune: quick ones, then long ones where the loss could vanish but does not.
 
-    For any loss that has a Gauss-Newton metric. Its path is the same whatever the units of the parameters, and under
-    L -> a L + b. It stops by itself when nothing is left to gain. docs/auto.md has the mathematics.
+    For any loss that has a Gauss-Newton metric. It stops by itself when nothing is left to gain. The path of the quick
+    steps is the same whatever the units of the parameters, and under L -> a L + b. docs/auto.md has the mathematics.
+
+    **Arguments:**
+
+    - `quick`: the quick steps, `riesz.QuickSteps()` by default.
+    - `long`: the long steps, `riesz.LongSteps()` by default.
+    - `factorisation`: `QRSVD()` by default. With any other there are no long steps, which need the smallest singular
+      values.
 
     ```python
     solution = riesz.minimise(loss, D, theta0, riesz.auto())
     ```
     """
-    return Auto()
+    quick, long = QuickSteps() if quick is None else quick, LongSteps() if long is None else long
+    _check.kind("quick", quick, QuickSteps, "riesz.QuickSteps(), or None")
+    _check.kind("long", long, LongSteps, "riesz.LongSteps(), or None")
+    return Auto(quick, long, factorisation)  # type: ignore[arg-type]
 
 
 METHODS["auto"] = auto
 
 
-def _long() -> ConstantMomentum:
-    return ConstantMomentum(0.9)
-
-
-def _shift() -> Shift:
-    return Shift(1e-6)
-
-
-_WRITTEN = {
-    NoMomentum: "0",
-    _long: "0.9",
-    ConstantMomentum: "0.5",
-    NesterovMomentum: "`NesterovMomentum()`",
-    _floor: "`Floor(1e-8)`",
-    _shift: "`Shift(1e-6)`",
-}
-
 # fmt: off
-ngd = _natural("ngd", HeavyBall, Quasi(), NoMomentum,
+ngd = _natural("ngd", HeavyBall, Quasi(), _NONE,
     "Natural gradient descent: theta - alpha G^+ grad L.")
-nhb = _natural("nhb", HeavyBall, Projected(), ConstantMomentum,
+nhb = _natural("nhb", HeavyBall, Projected(), _HALF,
     "Natural heavy ball: momentum projected from the last tangent space.")
-nhb_fd = _natural("nhb_fd", HeavyBall, Difference(), ConstantMomentum,
+nhb_fd = _natural("nhb_fd", HeavyBall, Difference(), _HALF,
     "Natural heavy ball with the functional difference v_k - v_{k-1}.")
-qnhb = _natural("qnhb", HeavyBall, Quasi(), ConstantMomentum,
+qnhb = _natural("qnhb", HeavyBall, Quasi(), _HALF,
     "Quasi-natural heavy ball: momentum kept in parameters.")
-nn1 = _natural("nn1", NesterovOne, Projected(), NesterovMomentum,
+nn1 = _natural("nn1", NesterovOne, Projected(), _RISING,
     "Natural Nesterov I: the gradient in the tangent space at w_k.")
-nn1_fd = _natural("nn1_fd", NesterovOne, Difference(), NesterovMomentum,
+nn1_fd = _natural("nn1_fd", NesterovOne, Difference(), _RISING,
     "Natural Nesterov I with the functional difference.")
-qnn1 = _natural("qnn1", NesterovOne, Quasi(), NesterovMomentum,
+qnn1 = _natural("qnn1", NesterovOne, Quasi(), _RISING,
     "Quasi-natural Nesterov I: momentum kept in parameters.")
-nn2 = _natural("nn2", NesterovTwo, Projected(), NesterovMomentum,
+nn2 = _natural("nn2", NesterovTwo, Projected(), _RISING,
     "Natural Nesterov II: the differential at w_k in the tangent space at v_k.")
-nn2_fd = _natural("nn2_fd", NesterovTwo, Difference(), NesterovMomentum,
+nn2_fd = _natural("nn2_fd", NesterovTwo, Difference(), _RISING,
     "Natural Nesterov II with the functional difference.")
-qnn2 = _natural("qnn2", NesterovTwo, Quasi(), NesterovMomentum,
+qnn2 = _natural("qnn2", NesterovTwo, Quasi(), _RISING,
     "Quasi-natural Nesterov II: momentum kept in parameters.")
-spring = _natural("spring", HeavyBall, Unresolved(), _long,
-    "SPRING: momentum kept where the tangent system does not resolve it, (I - G^+ G) delta.", _shift)
+spring = _natural("spring", HeavyBall, Unresolved(), _LONG,
+    "SPRING: momentum kept where the tangent system does not resolve it, (I - G^+ G) delta.", _SHIFT)
 # fmt: on
-
-
-def _parametric(scheme: Any, metric: AbstractMetric, beta: Any, step_size: Any, filter: Any = None) -> AbstractMethod:
-    return scheme(_choices(Quasi(), as_momentum(beta), metric, None, filter, step_size, None, None))
 
 
 def gd(step_size: AbstractStepSize | None = None) -> AbstractMethod:
@@ -190,7 +149,7 @@ def gd(step_size: AbstractStepSize | None = None) -> AbstractMethod:
 
     - `step_size`: Default: `Clipped(0.1)`.
     """
-    return _parametric(HeavyBall, Euclidean(), 0.0, step_size)
+    return qnhb(0.0, Euclidean(), step_size=step_size)
 
 
 def heavy_ball(beta: Any = 0.5, step_size: AbstractStepSize | None = None) -> AbstractMethod:
@@ -201,7 +160,7 @@ def heavy_ball(beta: Any = 0.5, step_size: AbstractStepSize | None = None) -> Ab
     - `beta`: as for the natural methods. Default: 0.5.
     - `step_size`: Default: `Clipped(0.1)`.
     """
-    return _parametric(HeavyBall, Euclidean(), beta, step_size)
+    return qnhb(beta, Euclidean(), step_size=step_size)
 
 
 def nesterov(beta: Any = None, step_size: AbstractStepSize | None = None) -> AbstractMethod:
@@ -212,7 +171,7 @@ def nesterov(beta: Any = None, step_size: AbstractStepSize | None = None) -> Abs
     - `beta`: as for the natural methods. Default: `NesterovMomentum()`.
     - `step_size`: Default: `Clipped(0.1)`.
     """
-    return _parametric(NesterovOne, Euclidean(), NesterovMomentum() if beta is None else beta, step_size)
+    return qnn1(beta, Euclidean(), step_size=step_size)
 
 
 def newton(filter: AbstractFilter | None = None, step_size: AbstractStepSize | None = None) -> AbstractMethod:
@@ -225,16 +184,18 @@ def newton(filter: AbstractFilter | None = None, step_size: AbstractStepSize | N
     - `filter`: acts on the absolute values of the eigenvalues. Default: `Floor(1e-8)`.
     - `step_size`: Default: `Constant(1.0)`.
     """
-    return _parametric(HeavyBall, Hessian(), 0.0, Constant(1.0) if step_size is None else step_size, filter)
+    return qnhb(0.0, Hessian(), filter=filter, step_size=Constant(1.0) if step_size is None else step_size)
 
 
 METHODS.update(gd=gd, heavy_ball=heavy_ball, nesterov=nesterov, newton=newton)
 
 
 def as_method(method: Any) -> AbstractMethod:
-    """A method, or the named method with its defaults."""
+    """A method, or the named method with its defaults; None is `auto()`."""
+    if method is None:
+        return auto()
     if isinstance(method, str):
         if method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(sorted(METHODS))}, not {method!r}.")
         return METHODS[method]()
-    return method
+    return _check.kind("method", method, AbstractMethod, "a method, such as riesz.nhb(), or its name")

@@ -23,8 +23,8 @@ class Result(enum.Enum):
         "parameters, or let the model be smoother."
     )
     UNBOUNDED = (
-        "The parameters run to infinity while the loss goes on falling, as they do where classes can be separated: there "
-        "is no minimiser; add a penalty on the parameters, stop by a target, or start elsewhere."
+        "The parameters run to infinity while the loss goes on falling, as they do where classes can be separated; "
+        "there is no minimiser: add a penalty on the parameters, stop by a target, or start elsewhere."
     )
     NONFINITE_INPUT = "The loss is not finite at the start; choose another theta0, or look at the data and the density."
     NONFINITE_STEPS = (

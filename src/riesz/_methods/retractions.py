@@ -45,7 +45,6 @@ class Straight(AbstractRetraction):
     changes_gauge: ClassVar[bool] = False
 
     def __call__(self, at: Linearisation, space: Any, delta: Vector) -> Retracted:
-        """The parameters theta + delta."""
         return Retracted(at.theta + delta, delta, jnp.ones((), delta.dtype), jnp.zeros((), delta.dtype))
 
 
@@ -75,18 +74,16 @@ class SecondOrder(AbstractRetraction):
     ```
     """
 
-    limit: jax.Array = eqx.field(converter=_check.leaf, default=0.75)
+    limit: jax.Array = eqx.field(converter=_check.parameter("limit", above=0.0), default=0.75)
     corrections: int = eqx.field(static=True, default=0)
     lowest: bool = eqx.field(static=True, default=False)
     changes_gauge: ClassVar[bool] = False
     projects: ClassVar[bool] = True
 
     def __check_init__(self):
-        _check.number("limit", self.limit, above=0.0)
         _check.count("corrections", self.corrections, least=0)
 
     def __call__(self, at: Linearisation, space: Any, delta: Vector) -> Retracted:
-        """The parameters theta + s delta + s^2 a / 2, and what corrections add."""
         bent = space.rows(lambda block: bend(at.D, block.operator, at.theta, delta, block.over.x))
         a = -space.project(bent)
         length, limit = space.length(delta), jnp.asarray(self.limit, delta.dtype)
@@ -103,7 +100,8 @@ class SecondOrder(AbstractRetraction):
         r"""Where $L(v) + s L'(\psi^T\delta) + \tfrac{s^2}{2} q$ is lowest; q is the second derivative along the path."""
         covector = at.covector(at.slopes)
         turns = [
-            part.over.weights @ jnp.sum(flat(bend(at.D, part.term.operator, at.theta, delta, part.over.x)) * part.slopes, 1)
+            part.over.weights
+            @ jnp.sum(flat(bend(at.D, part.term.operator, at.theta, delta, part.over.x)) * part.slopes, 1)
             for part in at.parts
         ]
         q = space.norm(delta) ** 2 + sum(turns) + covector @ a
@@ -116,10 +114,8 @@ class SecondOrder(AbstractRetraction):
 
         def correct(_: Any, carry: Any) -> Any:
             theta, last = carry
-            moved = space.rows(
-                lambda block: evaluate(at.D, block.operator, theta, block.over.x) - block.features.values
-            )
-            step = -space.project(moved - space.psi @ delta)
+            moved = lambda block: evaluate(at.D, block.operator, theta, block.over.x) - block.features.values
+            step = -space.project(space.rows(moved) - space.psi @ delta)
             length = space.length(step)
             contracts = length <= last / 2
             return jnp.where(contracts, theta + step, theta), jnp.where(contracts, length, 0)

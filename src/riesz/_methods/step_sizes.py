@@ -40,13 +40,9 @@ def _as(direction: Vector, alpha: jax.Array) -> jax.Array:
 class Constant(AbstractStepSize):
     """alpha_k = alpha."""
 
-    alpha: jax.Array = eqx.field(converter=_check.leaf)
-
-    def __check_init__(self):
-        _check.number("alpha", self.alpha, above=0.0)
+    alpha: jax.Array = eqx.field(converter=_check.parameter("alpha", above=0.0))
 
     def __call__(self, search: Search) -> jax.Array:
-        """The constant."""
         return _as(search.direction, self.alpha)
 
 
@@ -56,13 +52,9 @@ class Clipped(AbstractStepSize):
     No step of the gradient term is longer than 1 in parameters.
     """
 
-    alpha: jax.Array = eqx.field(converter=_check.leaf, default=0.1)
-
-    def __check_init__(self):
-        _check.number("alpha", self.alpha, above=0.0)
+    alpha: jax.Array = eqx.field(converter=_check.parameter("alpha", above=0.0), default=0.1)
 
     def __call__(self, search: Search) -> jax.Array:
-        """The constant, unless the gradient term would be longer than 1."""
         norm = jnp.linalg.norm(search.direction)
         return _as(search.direction, jnp.where(self.alpha * norm > 1, 1 / norm, self.alpha))
 
@@ -102,15 +94,12 @@ class Armijo(AbstractStepSize):
     - `halvings`: how often to shrink at most.
     """
 
-    initial: jax.Array = eqx.field(converter=_check.leaf, default=1.0)
-    shrink: jax.Array = eqx.field(converter=_check.leaf, default=0.5)
-    decrease: jax.Array = eqx.field(converter=_check.leaf, default=1e-4)
+    initial: jax.Array = eqx.field(converter=_check.parameter("initial", above=0.0), default=1.0)
+    shrink: jax.Array = eqx.field(converter=_check.parameter("shrink", above=0.0, below=1.0), default=0.5)
+    decrease: jax.Array = eqx.field(converter=_check.parameter("decrease", least=0.0), default=1e-4)
     halvings: int = eqx.field(static=True, default=30)
 
     def __check_init__(self):
-        _check.number("initial", self.initial, above=0.0)
-        _check.number("shrink", self.shrink, above=0.0, below=1.0)
-        _check.number("decrease", self.decrease, least=0.0)
         _check.count("halvings", self.halvings)
 
     def __call__(self, search: Search) -> jax.Array:
@@ -142,6 +131,5 @@ class Shortened(AbstractStepSize):
     factor: jax.Array
 
     def __call__(self, search: Search) -> jax.Array:
-        """The shortened step size."""
         alpha = self.rule(search)
         return alpha * self.factor.astype(alpha.dtype)

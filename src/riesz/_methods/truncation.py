@@ -23,17 +23,12 @@ def moved(cores: Cores, steps: Cores) -> Cores:
     """
     if len(cores) == 1:
         return (cores[0] + steps[0],)
+    beside = lambda *parts: jnp.concatenate(parts, axis=2)
     middle = [
-        jnp.concatenate(
-            [
-                jnp.concatenate([core, jnp.zeros_like(core)], axis=2),
-                jnp.concatenate([step, core], axis=2),
-            ]
-        )
+        jnp.concatenate([beside(core, jnp.zeros_like(core)), beside(step, core)])
         for core, step in zip(cores[1:-1], steps[1:-1], strict=True)
     ]
-    first = jnp.concatenate([steps[0], cores[0]], axis=2)
-    return (first, *middle, jnp.concatenate([cores[-1], cores[-1] + steps[-1]]))
+    return (beside(steps[0], cores[0]), *middle, jnp.concatenate([cores[-1], cores[-1] + steps[-1]]))
 
 
 def right_orthogonal(cores: Cores) -> Cores:
@@ -102,7 +97,6 @@ class Truncation(AbstractRetraction):
         _check.kind("D", self.D, TensorTrain, "a tensor train, the D of riesz.tensor_train")
 
     def __call__(self, at: Linearisation, space: Any, delta: Vector) -> Retracted:
-        """Double, truncate, align."""
         cores = self.D.params(at.theta)
         landed = aligned(truncated(moved(cores, self.D.params(delta)), self.D.ranks), cores)
         one = jnp.ones((), delta.dtype)

@@ -15,7 +15,7 @@ from jax.core import eval_jaxpr
 from jax.extend.core import Literal
 
 from .. import _check
-from .programs import acts_entrywise, needed, reached
+from .programs import is_entrywise, needed, reached
 
 
 class Curvature(enum.Enum):
@@ -41,7 +41,7 @@ def curvature_of(density: Callable[..., Any], *arguments: jax.ShapeDtypeStruct) 
     """What l'' is, from the shapes of z and, where the density takes them, the data of one point."""
     z, *data = arguments
     program = jax.make_jaxpr(lambda *a: product(density, *a))(z, z, *data).jaxpr
-    is_diagonal = z.size == 1 or acts_entrywise(program)
+    is_diagonal = z.size == 1 or is_entrywise(program, [v is program.invars[0] for v in program.invars])
     second = (lambda *a: diagonal(density, *a)) if is_diagonal else jax.hessian(density)
     fixed = _constant(second, z, *data)
     if fixed is not None and not fixed.any():

@@ -30,7 +30,7 @@ def _known(array: Any) -> Known:
 
 
 def _is_zero(equation: Any, zeros: list[bool]) -> bool:
-    """Whether the outputs of a equation are zero, where it is known which of its arguments are."""
+    """Whether the outputs of an equation are zero, where it is known which of its arguments are."""
     name = equation.primitive.name
     if name in LINEAR:
         return all(zeros)

@@ -21,7 +21,6 @@ class Whole(eqx.Module):
     residual: Callable[[Function], Any]
 
     def __call__(self, v: Function) -> jax.Array:
-        """All entries."""
         return jnp.ravel(jnp.asarray(self.residual(v)))
 
 

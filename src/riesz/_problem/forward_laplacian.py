@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .programs import ENTRYWISE, INLINED, bind, inner, walk
+from .programs import ENTRYWISE, bind, inner, is_entrywise, walk
 
 LINEAR = frozenset(
     "add add_any broadcast_in_dim complex concatenate conj convert_element_type copy copy_p cumsum imag neg pad real "
@@ -70,34 +70,22 @@ def unfold(u: Carried) -> Base:
     return Base(u.first[None] * u.base.slopes, laplacian)
 
 
-def is_entrywise(steps: Any, shape: tuple[int, ...]) -> bool:
-    """Whether a call acts entry by entry on arrays of one shape, numbers aside."""
-
-    def kept(equation: Any) -> bool:
-        shapes = {v.aval.shape for v in (*equation.invars, *equation.outvars)} - {()}
-        if equation.primitive.name in INLINED:
-            return is_entrywise(inner(equation).jaxpr, shape)
-        spreads = equation.primitive.name == "broadcast_in_dim" and equation.invars[0].aval.shape == ()
-        return (equation.primitive.name in ENTRYWISE or spreads) and shapes <= {shape}
-
-    return all(kept(equation) for equation in steps.eqns)
-
-
 def is_linear(equation: Any, active: list[int]) -> bool:
-    """Whether a equation is linear in those of its arguments that depend on x."""
+    """Whether an equation is linear in those of its arguments that depend on x."""
     name = equation.primitive.name
     within = set(active) <= LINEAR_IN.get(name, set())
     return name in LINEAR or within or (name in LINEAR_IN_ONE and len(active) == 1)
 
 
-def is_scalar_step(equation: Any, arguments: Sequence[Carried]) -> bool:
-    """Whether a equation acts entry by entry, on functions of one and the same base, which is real."""
-    shape, base = arguments[0].value.shape, arguments[0].base
-    alike = all(u.base is base and u.value.shape == shape for u in arguments)
+def is_scalar_step(equation: Any, arguments: list[Any]) -> bool:
+    """Whether an equation acts entry by entry, on functions of one and the same base, which is real."""
+    carried = [u for u in arguments if isinstance(u, Carried)]
+    shape, base = carried[0].value.shape, carried[0].base
+    alike = all(u.base is base and u.value.shape == shape for u in carried)
     if not alike or jnp.iscomplexobj(base.slopes) or any(v.aval.shape != shape for v in equation.outvars):
         return False
     if equation.primitive.name == "custom_jvp_call":
-        return is_entrywise(inner(equation).jaxpr, shape)
+        return is_entrywise(inner(equation).jaxpr, [isinstance(u, Carried) for u in arguments])
     return equation.primitive.name in ENTRYWISE
 
 
@@ -166,7 +154,7 @@ def advance(equation: Any, arguments: list[Any]) -> list[Any]:
         if (slopes := columns(equation, arguments, *active)) is not None:
             return [Carried(outputs[0], Base(slopes, None))]
         start = joined(equation, arguments, *active)
-    scalar = is_scalar_step(equation, carried)
+    scalar = is_scalar_step(equation, arguments)
     if scalar:
         # In one real variable the slope is the first derivative, and the Laplacian is the second.
         firsts = [jnp.ones_like(u.value) if u.first is None else u.first for u in carried]

@@ -17,25 +17,26 @@ from .measures import AbstractMeasure, Points
 from .operators import identity
 
 
+def half_square(z: jax.Array) -> jax.Array:
+    """The density |z|^2/2, whose Hessian is the identity."""
+    return 0.5 * jnp.sum(z**2)
+
+
 def takes_data(density: Callable[..., Any]) -> bool:
     """Whether a density is a function of (z, data), rather than of z alone."""
     try:
         parameters = inspect.signature(density).parameters.values()
     except (TypeError, ValueError):
         return True
-    required = [
-        p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    return len(required) != 1
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return sum(p.default is p.empty for p in positional) != 1
 
 
 class AbstractLoss(eqx.Module):
     """L(v) = sum_t factor_t * sum_j w_j l_t((A_t v)(x_j), data_j): losses add and scale."""
 
-    @property
-    @abc.abstractmethod
-    def terms(self) -> "tuple[AbstractTerm, ...]":
-        """The integrals that this loss is the sum of."""
+    terms: eqx.AbstractVar["tuple[AbstractTerm, ...]"]
+    """The integrals that this loss is the sum of."""
 
     @property
     def drawn(self) -> bool:
@@ -44,10 +45,8 @@ class AbstractLoss(eqx.Module):
 
     def draw(self, key: Any, D: Parametrisation, theta: Vector) -> tuple[Points, ...]:
         """The points of every term for one step, each term's factor in its weights."""
-        return tuple(
-            term.draw_points(None if key is None else jax.random.fold_in(key, index), D, theta)
-            for index, term in enumerate(self.terms)
-        )
+        own = lambda index: None if key is None else jax.random.fold_in(key, index)
+        return tuple(term.draw_points(own(index), D, theta) for index, term in enumerate(self.terms))
 
     def value(self, v: Function, sample: tuple[Points, ...]) -> jax.Array:
         """The loss L_m(v) on given points."""
@@ -95,12 +94,7 @@ class AbstractLoss(eqx.Module):
 class Loss(AbstractLoss):
     """A sum of integrals."""
 
-    integrals: "tuple[AbstractTerm, ...]"
-
-    @property
-    def terms(self) -> "tuple[AbstractTerm, ...]":
-        """Those integrals."""
-        return self.integrals
+    terms: "tuple[AbstractTerm, ...]"
 
 
 class AbstractTerm(AbstractLoss):
@@ -113,7 +107,6 @@ class AbstractTerm(AbstractLoss):
 
     @property
     def terms(self) -> "tuple[AbstractTerm, ...]":
-        """The term itself."""
         return (self,)
 
     def scaled(self, factor: Any) -> "AbstractTerm":
@@ -186,5 +179,4 @@ class Integral(AbstractTerm):
         self.factor = _check.leaf(1.0)
 
     def draw_points(self, key: Any, D: Parametrisation, theta: Vector) -> Points:
-        """The points of its measure, which may follow the tangent rows."""
         return self.factor * self.over.draw(key, lambda x: features(D, self.operator, theta, x).jacobians)

@@ -101,27 +101,22 @@ def _keeps_order(equation: Any) -> bool:
     return name in RESHAPING and (name != "reshape" or equation.params["dimensions"] is None)
 
 
-def acts_entrywise(program: Any) -> bool:
-    """Whether each entry of the output depends on no entry of the first input but its own.
+def is_entrywise(program: Any, given: list[bool]) -> bool:
+    """Whether each entry of the output depends on no entries of the given inputs, of one size, but its own.
 
-    Each equation that leads to the output and sees the first input then acts entry by entry on arrays of its size.
+    Each equation that leads to the output and sees a given input then acts entry by entry on arrays of its size.
     """
-    return _is_entrywise(program, [True] + [False] * (len(program.invars) - 1))
-
-
-def _is_entrywise(program: Any, given: list[bool]) -> bool:
     size = next(v.aval.size for v, depends in zip(program.invars, given, strict=True) if depends)
     depends = {v for v, known in zip(program.invars, given, strict=True) if known}
     sees = lambda equation: [not isinstance(v, jex.Literal) and v in depends for v in equation.invars]
     for equation in needed(program):
         if not any(seen := sees(equation)):
             continue
-        called = [part for part in equation.params.values() if hasattr(part, "jaxpr")]
         name = equation.primitive.name
         keeps = all(v.aval.size == size for v in equation.outvars)
-        if called and name in INLINED:
+        if name in INLINED:
             keeps &= all(v.aval.size == size for v, s in zip(equation.invars, seen, strict=True) if s)
-            if not keeps or not _is_entrywise(called[0].jaxpr, seen):
+            if not keeps or not is_entrywise(inner(equation).jaxpr, seen):
                 return False
         elif not (keeps and (name in ENTRYWISE or _keeps_order(equation))):
             return False

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from .. import _check
 from .._types import Function, Parametrisation, Vector
 from .features import Whole
-from .integral import AbstractTerm
+from .integral import AbstractTerm, half_square
 from .measures import AbstractMeasure, Points
 
 
@@ -32,10 +32,6 @@ class Entries(AbstractMeasure):
         weights = jnp.ones(n, dtype) if self.weights is None else self.weights.astype(dtype)
         data = None if self.data is None else self.data.astype(dtype)
         return Points(jnp.arange(n, dtype=dtype), weights, data)
-
-
-def _half_square(z: jax.Array) -> jax.Array:
-    return 0.5 * z**2
 
 
 def _half_squared_error(z: jax.Array, data: jax.Array) -> jax.Array:
@@ -71,7 +67,7 @@ class ResidualVector(AbstractTerm):
         self, residual: Callable[[Function], Any], density: Callable[..., Any] | None = None, data: Any = None,
         weights: Any = None,
     ):  # fmt: skip
-        default = _half_square if data is None else _half_squared_error
+        default = half_square if data is None else _half_squared_error
         self.density = default if density is None else _check.function("density", density)
         self.operator = Whole(_check.function("residual", residual))
         given = {"data": data, "weights": weights}
@@ -85,16 +81,13 @@ class ResidualVector(AbstractTerm):
         self.factor = _check.leaf(1.0)
 
     def draw_points(self, key: Any, D: Parametrisation, theta: Vector) -> Points:
-        """The indices of the entries, with their weights and data."""
         entries = jax.eval_shape(lambda theta: self.operator(D(theta)), theta)
         if entries.size == 0 or not jnp.issubdtype(entries.dtype, jnp.floating):
             raise _check.Mismatch(
                 f"residual must return at least one floating-point number, not {entries.size} of dtype {entries.dtype}."
             )
-        over = self.over.of(entries.size, entries.dtype)  # type: ignore[attr-defined]
+        n, over = entries.size, self.over.of(entries.size, entries.dtype)  # type: ignore[attr-defined]
         for name, part in (("data", over.data), ("weights", over.weights)):
-            if part is not None and part.shape[0] != entries.size:
-                raise _check.Mismatch(
-                    f"{name} must have one number per residual, so {entries.size} of them, not {part.shape[0]}."
-                )
+            if part is not None and part.shape[0] != n:
+                raise _check.Mismatch(f"{name} must have one number per residual, so {n} of them, not {part.shape[0]}.")
         return self.factor * over

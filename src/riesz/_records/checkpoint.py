@@ -121,9 +121,6 @@ class Keeper:
         self._whole: dict[pathlib.Path, tuple[int, int]] = {}
         """The files that are known to be whole, with their sizes and times."""
 
-    def _path(self, steps: int) -> pathlib.Path:
-        return self.folder / f"step-{steps:012d}.npz"
-
     def _newest_first(self) -> list[pathlib.Path]:
         """The files with names that `save` gives; other files in the folder are the user's."""
         return sorted((path for path in self.folder.iterdir() if NAME.fullmatch(path.name)), key=_steps, reverse=True)
@@ -141,11 +138,6 @@ class Keeper:
         often = self.run.record.steps - steps >= self.checkpoint.steps
         return not self.up_to_date and (ended or late or often)
 
-    def save_first(self) -> None:
-        """Save the start of a new run, so that it has a checkpoint from its first instant on."""
-        if not self.resumed:
-            self.save()
-
     def _note(self) -> None:
         self._saved = self.run.record.steps, self.run.result, time.monotonic()
 
@@ -160,8 +152,7 @@ class Keeper:
             "steps": record.steps,
             "result": record.result.name,
         }
-        path = self._path(record.steps)
-        content = pack(manifest, _arrays(self.run))
+        path, content = self.folder / f"step-{record.steps:012d}.npz", pack(manifest, _arrays(self.run))
         with replacing(path) as file:
             file.write(content)
         self._note()
@@ -197,11 +188,18 @@ class Keeper:
 
     def _read(self, path: pathlib.Path) -> tuple[dict[str, Any], Record]:
         """What a checkpoint holds: its manifest and the record of the run."""
-        manifest, arrays = unpack(path, self._limit(path))
+        fixed = sum(array.nbytes for array in self._blank.values())
+        history = 8 * (_steps(path) + 1) * len(self.run.record.chunks[0])  # after the steps that the name tells
+        manifest, arrays = unpack(path, fixed + history)
         _check_manifest(manifest)
         if manifest["format"] != FORMAT:
-            raise self._refused(path, f"format {manifest['format']}, and this version reads format {FORMAT}")
-        self._check(path, manifest)
+            other = f"format {manifest['format']}, and this version reads format {FORMAT}"
+        else:
+            other = difference(manifest["fingerprint"], self.fingerprint)
+            changed = [f"{name} {old}" for name, old in manifest["versions"].items() if versions().get(name) != old]
+            other = f"{other} (it was written with {', '.join(changed)})" if other and changed else other
+        if other is not None:
+            raise CheckpointError(f"checkpoint: {path} is of {other}; give this run another folder.")
         return manifest, _record(self.run, self._blank, manifest, arrays)
 
     def resume(self) -> None:
@@ -224,22 +222,6 @@ class Keeper:
                 f"checkpoint: no file in {self.folder} can be read ({wrong[0]}); "
                 "restore one, or remove them to start again."
             )
-
-    def _limit(self, path: pathlib.Path) -> int:
-        """The bytes that a checkpoint of this run can have after the steps that its name tells."""
-        fixed = sum(array.nbytes for array in self._blank.values())
-        return fixed + 8 * (_steps(path) + 1) * len(self.run.record.chunks[0])
-
-    def _refused(self, path: pathlib.Path, why: str) -> CheckpointError:
-        return CheckpointError(f"checkpoint: {path} is of {why}; give this run another folder.")
-
-    def _check(self, path: pathlib.Path, manifest: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another run."""
-        found = difference(manifest["fingerprint"], self.fingerprint)
-        if found is None:
-            return
-        changed = [f"{name} {old}" for name, old in manifest["versions"].items() if versions().get(name) != old]
-        raise self._refused(path, found + (f" (it was written with {', '.join(changed)})" if changed else ""))
 
 
 def _steps(path: pathlib.Path) -> int:
@@ -282,22 +264,16 @@ def _record(run: Run, blank: dict[str, np.ndarray], manifest: dict[str, Any], ar
     """The record that the arrays describe; `blank` are those of the run before its first step."""
     steps, result = manifest["steps"], manifest["result"]
     columns = {name.removeprefix("history/"): array for name, array in arrays.items() if name.startswith("history/")}
-    fits = arrays.keys() == blank.keys()
-    for name, array in arrays.items() if fits else ():
+
+    def fits(name: str, array: np.ndarray) -> bool:
         expected = blank[name]
-        if name.startswith("history/"):
-            extra = steps if expected.size == 0 else steps + 1
-            fits &= array.shape == (extra,)
-        else:
-            fits &= array.shape == expected.shape and array.dtype == expected.dtype
-    if not fits:
+        if name.startswith("history/"):  # columns that belong to steps have no entry for the start
+            return array.shape == (steps if expected.size == 0 else steps + 1,)
+        return array.shape == expected.shape and array.dtype == expected.dtype
+
+    if arrays.keys() != blank.keys() or not all(fits(*item) for item in arrays.items()):
         raise Damaged("does not hold the arrays of this run")
     leaves, tree = jax.tree.flatten(eqx.filter(run.record.carry, eqx.is_array))
     moving = jax.tree.unflatten(tree, [jnp.asarray(arrays[f"carry/{i}"]) for i in range(len(leaves))])
-    return Record(
-        carry=eqx.combine(moving, run.record.carry),
-        result=Result[result],
-        steps=steps,
-        seconds=float(arrays["seconds"]),
-        chunks=(columns,),
-    )
+    carry, seconds = eqx.combine(moving, run.record.carry), float(arrays["seconds"])
+    return Record(carry, Result[result], steps, seconds, (columns,))

@@ -90,14 +90,20 @@ class Digest:
                 return _hash("mapping", [part for pair in pairs for part in pair])
             case types.ModuleType():
                 return _hash("module", [value.__name__])
-            case types.CodeType():
-                return self._code(value)
+            case types.CodeType():  # what it does: its instructions, its constants and the names that it asks for
+                return _hash("code", [value.co_code, *self._each(value.co_consts), *value.co_names])
             case type():
                 return _named(value)
             case _ if hasattr(value, "eqns"):
                 return self._program(value)
             case _ if _is_array(value):
                 return self._array(value)
+            case types.FunctionType():
+                return self._function(value)
+            case types.MethodType():
+                return _hash("method", self._each((value.__func__, value.__self__)))
+            case functools.partial():
+                return _hash("partial", self._each((value.func, value.args, value.keywords)))
             case _ if callable(value) and not dataclasses.is_dataclass(value):
                 return self._callable(value)
         return self._object(value)
@@ -132,25 +138,15 @@ class Digest:
             parts += ["gives", *map(shown, equation.outvars)]
         return _hash("program", [*parts, "outputs", *map(shown, program.outvars)])
 
-    def _code(self, code: types.CodeType) -> str:
-        """What Python code does: its instructions, its constants and the names that it asks for."""
-        return _hash("code", [code.co_code, *self._each(code.co_consts), *code.co_names])
-
     def _callable(self, value: Any) -> str:
-        """A Python function by its code and by the values that it closes over; any other one by its name."""
-        match value:
-            case types.FunctionType():
-                return self._function(value)
-            case types.MethodType():
-                return _hash("method", self._each((value.__func__, value.__self__)))
-            case functools.partial():
-                return _hash("partial", self._each((value.func, value.args, value.keywords)))
+        """An object that can be called by what it wraps, or by its fields if Python calls it; any other by its name."""
         if hasattr(value, "__wrapped__") and type(value).__module__.startswith(LIBRARIES):
             return self(value.__wrapped__)
         written_in_python = isinstance(type(value).__call__, types.FunctionType)
         return self._object(value) if written_in_python else _named(value)
 
     def _function(self, function: types.FunctionType) -> str:
+        """A Python function by its code and by the values that it closes over."""
         cells = []
         for cell in function.__closure__ or ():
             try:

@@ -206,7 +206,6 @@ class TensorBoard(AbstractLog):
         return steps
 
     def write(self, rows: Sequence[Row]) -> None:
-        """One scalar for every column and step."""
         for row in rows:
             for name, value in row.items():
                 if name != "step":
@@ -214,7 +213,6 @@ class TensorBoard(AbstractLog):
         self._writer.flush()
 
     def close(self) -> None:
-        """Close the event file."""
         if self._writer is not None:
             self._writer.close()
 

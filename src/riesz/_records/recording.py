@@ -33,16 +33,20 @@ def recording(
         resumed = keeper is not None and keeper.resumed
         # The logs of earlier runs are put away before this run is saved: a kill in between must not mix them up.
         written = _open(run, logs, resumed, stack)
-        if keeper is not None:
-            _save_first(keeper)
+        if keeper is not None and not keeper.resumed:
+            # A folder that cannot be written to is an error at the start, and no reason to lose a run later.
+            try:
+                keeper.save()
+            except OSError as error:
+                raise _refused(keeper.folder, reason(error)) from error
 
-        def write_records() -> None:
+        def write_records(last: bool = False) -> None:
             steps = run.record.steps
-            for log, last in written.items():
+            for log, known in written.items():
                 with _going_on("The log cannot be written"):
-                    log.write(list(rows(run.history(after=last), last, steps)))
+                    log.write(list(rows(run.history(after=known), known, steps)))
                     written[log] = steps
-            if keeper is not None and keeper.due():
+            if keeper is not None and (keeper.due() or (last and not keeper.up_to_date)):
                 with _going_on("The checkpoint cannot be saved"):
                     keeper.save()
 
@@ -50,10 +54,7 @@ def recording(
         try:
             yield write_records
         finally:
-            write_records()
-            if keeper is not None and not keeper.up_to_date:
-                with _going_on("The checkpoint cannot be saved"):
-                    keeper.save()
+            write_records(last=True)
             if run.result is not Result.RUNNING:
                 logger.info("After %d steps, loss %.6e: %s", run.record.steps, run.record.loss, run.result)
 
@@ -61,7 +62,11 @@ def recording(
 def _resumed(run: Run, theta0: jax.Array, checkpoint: Checkpoint, stack: contextlib.ExitStack) -> Keeper:
     """Lock the folder and put the run where its newest checkpoint is; a run that has ended needs no writing."""
     folder = pathlib.Path(checkpoint.folder)
-    _make(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = reason(error)
+        raise ValueError(f"checkpoint must be a folder that can be made, but {folder} cannot: {why}.") from error
     unwritable = stack.enter_context(locked(folder))
     keeper = Keeper(checkpoint, run, theta0)
     keeper.resume()
@@ -75,14 +80,6 @@ def _resumed(run: Run, theta0: jax.Array, checkpoint: Checkpoint, stack: context
     return keeper
 
 
-def _save_first(keeper: Keeper) -> None:
-    """A folder that cannot be written to is an error at the start, and no reason to lose a run later."""
-    try:
-        keeper.save_first()
-    except OSError as error:
-        raise _refused(keeper.folder, reason(error)) from error
-
-
 def _open(run: Run, logs: list[AbstractLog], resumed: bool, stack: contextlib.ExitStack) -> dict[AbstractLog, int]:
     """Open the logs; for each, the last step that need not be written again."""
     written = {}
@@ -94,19 +91,15 @@ def _open(run: Run, logs: list[AbstractLog], resumed: bool, stack: contextlib.Ex
                 raise ValueError(f"log: {log} cannot be written to: {reason(error)}.") from error
             logger.warning("%s cannot be written to (%s); the run has ended and is read.", log, reason(error))
             continue
-        stack.enter_context(_closing(log))
+        stack.callback(_close, log)
     return written
 
 
-@contextlib.contextmanager
-def _closing(log: AbstractLog) -> Iterator[None]:
+def _close(log: AbstractLog) -> None:
     try:
-        yield
-    finally:
-        try:
-            log.close()
-        except OSError as error:
-            logger.warning("%s may be incomplete (%s).", log, reason(error))
+        log.close()
+    except OSError as error:
+        logger.warning("%s may be incomplete (%s).", log, reason(error))
 
 
 @contextlib.contextmanager
@@ -132,12 +125,3 @@ def _check_apart(folder: pathlib.Path, logs: list[AbstractLog]) -> None:
 
 def _refused(folder: pathlib.Path, why: str) -> CheckpointError:
     return CheckpointError(f"checkpoint: {folder} cannot be written to ({why}); give this run another folder.")
-
-
-def _make(folder: pathlib.Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(
-            f"checkpoint must be a folder that can be made, but {folder} cannot: {reason(error)}."
-        ) from error

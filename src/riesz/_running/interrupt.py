@@ -27,12 +27,10 @@ def wish_to_stop() -> Iterator[threading.Event]:
     loop over several runs. Only the main thread can handle signals. In other threads, and where a handler other than
     Python's own is set, the event is never set and Ctrl-C keeps its meaning.
     """
-    handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread():
-        yield threading.Event()
-    elif isinstance(handler, _Note):
+    handler, main = signal.getsignal(signal.SIGINT), threading.current_thread() is threading.main_thread()
+    if main and isinstance(handler, _Note):
         yield handler.wish
-    elif handler is not signal.default_int_handler:
+    elif not main or handler is not signal.default_int_handler:
         yield threading.Event()
     else:
         note = _Note()

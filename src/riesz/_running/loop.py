@@ -23,11 +23,11 @@ CHUNK = 32
 PATIENCE = 5
 """This many non-finite trials, steps without any direction, or steps that change nothing, in a row end a run."""
 FADING, BATCHES = 0.95, 20
-"""Where points are drawn, tests see a mean over steps that fades by this factor a step, once it has seen so many batches."""
+"""Where points are drawn, tests see means that fade by this factor per step, once they have seen this many batches."""
 TOLERANCES = ("gradient", "step", "loss")
 """What a tolerance may be for."""
 TESTED = ("loss", "gradient", "length", "change")
-"""What tests see after a step: the loss, the gradient's norm, and the relative length and change of loss of the step."""
+"""What tests see: the loss, the gradient's norm, the step's relative length, and its relative change of the loss."""
 SETTINGS = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
 """How the CPU's compiler is asked to work: half the time to compile, and steps are no slower."""
 QUICK = {**SETTINGS, "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}

@@ -97,7 +97,6 @@ class Size(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         return self.points * self.values
 
 
@@ -114,9 +113,7 @@ def _solving(solver: AbstractSolver, sizes: list[Size], d: int, copies: int = 0)
     N = sum(size.rows for size in sizes)
     k, chunk = min(N, d), solver.points_at_once
     squares, kept = (3, 3) if isinstance(solver, Gram | Cholesky) else (4, 2)
-    held = kept + copies
-    if chunk is not None:
-        held = kept + copies if isinstance(solver, QRSVD) else 0
+    held = kept + copies if chunk is None or isinstance(solver, QRSVD) else 0
     # All rows before weighting are one of the copies that are held; those of a chunk come on top.
     more = 0 if chunk is None else (1 + copies) * d
     assembled = sum(min(chunk or s.points, s.points) * (more * s.values + 2 * s.numbers) for s in sizes)
@@ -170,31 +167,15 @@ def _rungs(method: AbstractMethod) -> Iterator[tuple[Any, str]]:
     """Ways to need less, the best first, each as a function of the chunk, with what it costs."""
     assert method.solver is not None
     yield method.solver.in_chunks, "rows are assembled {chunk} points at a time: this costs time, but no accuracy"
-    shifts = isinstance(method, Auto) or (
-        isinstance(method, AbstractScheme) and isinstance(method.choices.filter, Shift)
-    )
-    if shifts:
-        yield (
-            Cholesky,
-            "riesz.Cholesky(chunk={chunk}) is used, without storing rows: eigenvalues of G below {lost:.0e} of the "
-            "largest are noise, where QRSVD resolves {kept:.0e}",
-        )
-    else:
-        yield (
-            Gram,
-            "riesz.Gram(chunk={chunk}) is used, without storing rows: this squares the condition number, so that "
-            "eigenvalues of G below {lost:.0e} of the largest are noise, where QRSVD resolves {kept:.0e}",
-        )
+    filter = method.choices.filter if isinstance(method, AbstractScheme) else None
+    shifts = isinstance(method, Auto) or isinstance(filter, Shift)
+    solver, why = (Cholesky, "") if shifts else (Gram, "this squares the condition number, so that ")
+    used = f"riesz.{solver.__name__}(chunk={{chunk}}) is used, without storing rows: {why}"
+    yield solver, used + "eigenvalues of G below {lost:.0e} of the largest are noise, where QRSVD resolves {kept:.0e}"
 
 
 def fitted(
-    loss: AbstractLoss,
-    D: Parametrisation,
-    theta: Vector,
-    method: AbstractMethod,
-    key: Any,
-    memory: Any,
-    runs: int = 1,
+    loss: AbstractLoss, D: Parametrisation, theta: Vector, method: AbstractMethod, key: Any, memory: Any, runs: int = 1
 ) -> AbstractMethod:
     """The method itself where a step fits into memory, else one that does, with a note in the log.
 
@@ -221,10 +202,8 @@ def fitted(
             continue
         chunk = next(c for c in chunks if c == chunks[-1] or need(method.solving(solver(c))) <= limit)
         changed, eps = method.solving(solver(chunk)), float(jnp.finfo(theta.dtype).eps)
-        costs = cost.format(chunk=chunk, lost=eps, kept=eps**2)
-        log.warning(
-            "A step would take %s of %s, so %s (%s).", *map(_shown, (first, limit)), costs, _shown(need(changed))
-        )
+        takes, costs = _shown(need(changed)), cost.format(chunk=chunk, lost=eps, kept=eps**2)
+        log.warning("A step would take %s of %s, so %s (%s).", _shown(first), _shown(limit), costs, takes)
         return changed
     raise MemoryError(
         f"A step takes {_shown(first)}, and {_shown(least)} at least, but memory is limited to {_shown(limit)}"

@@ -12,16 +12,17 @@ import jax.numpy as jnp
 from .. import _check
 from .._geometry.inner_products import AbstractMetric, GaussNewton, InnerProduct
 from .._methods.auto import Auto
-from .._methods.names import as_method, auto
+from .._methods.names import as_method
 from .._methods.safeguard import Safeguard
-from .._methods.schemes import AbstractMethod, AbstractScheme, Choices
+from .._methods.schemes import AbstractScheme, Choices
 from .._methods.state import STEP_COLUMNS
 from .._methods.step_sizes import Search
 from .._problem.checks import check_problem, check_term
 from .._problem.curvature import Curvature
 from .._problem.features import Whole, traced
-from .._problem.integral import AbstractLoss, Integral
+from .._problem.integral import AbstractLoss, AbstractTerm, Integral
 from .._problem.programs import calls_lapack
+from .._types import Vector
 from .loop import TOLERANCES, Problem
 from .memory import fitted, is_small
 
@@ -124,17 +125,19 @@ def _check_choices(choices: Choices, theta: jax.Array) -> None:
             raise TypeError(f"theta and {name} must have one dtype, but they are {theta.dtype} and {found.dtype}.")
 
 
+def _terms(loss: AbstractLoss, D: Any, theta: jax.Array, key: Any) -> list[tuple[AbstractTerm, Any, Any, Any]]:
+    """Every term with the shapes of its points, the traced program of its values, and the shape of these."""
+    pairs = zip(loss.terms, jax.eval_shape(lambda: loss.draw(key, D, theta)), strict=True)
+    return [(term, over, *traced(D, term.operator, theta, over.x)) for term, over in pairs]
+
+
 def _check_metric(name: str, metric: AbstractMetric, loss: AbstractLoss, D: Any, theta: Any, key: Any) -> None:
-    """Refuse an inner product that does not fit the problem."""
+    """Refuse an inner product, known to users by its name, that does not fit the problem."""
     if metric.drawn and key is None:
         raise ValueError(f"key must be given, such as jax.random.key(0): {name} draws its points each step.")
     if isinstance(metric, GaussNewton):
-        sample = jax.eval_shape(lambda: loss.draw(key, D, theta))
-        parts = [
-            (term, traced(D, term.operator, theta, over.x)[1], over)
-            for term, over in zip(loss.terms, sample, strict=True)
-        ]
-        if all(term.curvature(z, over) is Curvature.ZERO for term, z, over in parts):
+        parts = _terms(loss, D, theta, key)
+        if all(term.curvature(z, over) is Curvature.ZERO for term, over, _, z in parts):
             raise ValueError(f"{name}=GaussNewton() has no metric here: every density of the loss is linear.")
     if isinstance(metric, InnerProduct):
         density = (lambda z: jnp.sum(z**2)) if metric.density is None else metric.density
@@ -143,13 +146,6 @@ def _check_metric(name: str, metric: AbstractMetric, loss: AbstractLoss, D: Any,
         for over in [term.over for term in loss.terms] if metric.over is None else [metric.over]:
             term = Integral(density, over, metric.operator)
             check_term(name, term, jax.eval_shape(lambda term=term: term.draw_points(key, D, theta)), D, theta)
-
-
-def _check_inner_products(method: AbstractMethod, loss: AbstractLoss, D: Any, theta: Any, key: Any) -> None:
-    """Refuse inner products of a method that do not fit the problem."""
-    for name, metric in method.inner_products.items():
-        shown = f"method=riesz.auto(), with {name}" if isinstance(method, Auto) else name
-        _check_metric(shown, metric, loss, D, theta, key)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,14 +161,7 @@ class Options:
 
     @classmethod
     def checked(
-        cls,
-        theta: jax.Array,
-        max_steps: Any,
-        target: Any,
-        tolerance: Any,
-        max_seconds: Any,
-        metrics: Any,
-        progress: Any,
+        cls, theta: Vector, max_steps: Any, target: Any, tolerance: Any, max_seconds: Any, metrics: Any, progress: Any
     ) -> "Options":
         """The options for runs from starts like theta."""
         if max_seconds is not None:
@@ -197,13 +186,13 @@ def prepare(
 
     `theta` is one start, and `memory` is shared by as many `runs` as are made at a time.
     """
-    if method is not None and not isinstance(method, str):
-        _check.kind("method", method, AbstractMethod, "a method, such as riesz.nhb(), or its name")
-    chosen = auto() if method is None else as_method(method)
+    chosen = as_method(method)
     _check_dependence(loss, check_problem(loss, D, theta, key))
     if isinstance(chosen, AbstractScheme):
         _check_choices(chosen.choices, theta)
-    _check_inner_products(chosen, loss, D, theta, key)
+    for name, metric in chosen.inner_products.items():
+        shown = f"method=riesz.auto(), with {name}" if isinstance(chosen, Auto) else name
+        _check_metric(shown, metric, loss, D, theta, key)
     drawn = loss.drawn or any(metric.drawn for metric in chosen.inner_products.values())
     _check_precision(theta.dtype)
     chosen = fitted(loss, D, theta, chosen, key, memory, runs)
@@ -215,9 +204,7 @@ def prepare(
 
 def has_lapack_at_points(loss: AbstractLoss, D: Any, theta: jax.Array, key: Any) -> bool:
     """Whether the model calls LAPACK at a point, so that a step hands batches of matrices to it."""
-    sample = jax.eval_shape(lambda: loss.draw(key, D, theta))
-    for term, over in zip(loss.terms, sample, strict=True):
-        program, z = traced(D, term.operator, theta, over.x)
+    for term, over, program, z in _terms(loss, D, theta, key):
         few = jax.tree.map(lambda a, z=z: jax.ShapeDtypeStruct((z.shape[0], *a.shape[1:]), a.dtype), over)
         density = jax.make_jaxpr(lambda z, over, term=term: term.densities(z, over))(z, few)
         if calls_lapack(program) or calls_lapack(density):

@@ -95,9 +95,7 @@ class ChunkedSolver(AbstractSolver):
 
     @property
     def points_at_once(self) -> int | None:
-        """The chunk."""
         return self.chunk
 
     def in_chunks(self, chunk: int) -> "ChunkedSolver":
-        """The same kind of solver, with that chunk."""
         return type(self)(chunk)

@@ -27,10 +27,8 @@ class Equilibrated(eqx.Module):
         """Units of the parameters drop out, and d times the rounding unit on the diagonal keeps the factor real."""
         diagonal = jnp.diagonal(matrix)
         scale = jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1)), 1)
-        d = diagonal.size
-        equilibrated = matrix * scale[:, None] * scale[None, :] + d * jnp.finfo(matrix.dtype).eps * jnp.eye(
-            d, dtype=matrix.dtype
-        )
+        rounding = diagonal.size * jnp.finfo(matrix.dtype).eps * jnp.eye(diagonal.size, dtype=matrix.dtype)
+        equilibrated = matrix * scale[:, None] * scale[None, :] + rounding
         return cls(scale, jnp.linalg.cholesky(equilibrated, symmetrize_input=False))
 
     def __call__(self, b: jax.Array) -> jax.Array:
@@ -74,11 +72,9 @@ class NormalMatrix(AbstractFactors):
 
     @property
     def noise(self) -> jax.Array:
-        """Rounding of the largest diagonal entry."""
         return jnp.finfo(self.matrix.dtype).eps * jnp.max(jnp.diagonal(self.matrix))
 
     def inverse(self, filter: AbstractFilter) -> AbstractInverse:
-        """The inverse of G + eps I."""
         eps = jnp.asarray(filter.eps, self.matrix.dtype)
         solve = Equilibrated.of(self.matrix + eps * jnp.eye(self.matrix.shape[0], dtype=self.matrix.dtype))
         kernel = self.psi.shape[0] < self.psi.shape[1]
@@ -93,7 +89,6 @@ class ShiftedGram(AbstractInverse):
     solve: Equilibrated
 
     def riesz(self, c: Vector) -> Vector:
-        """The solution of (G + eps I) delta = c."""
         residual = lambda delta: c - self.psi.T @ (self.psi @ delta) - self.eps * delta
         return self.solve.refined(residual, c)
 
@@ -116,7 +111,6 @@ class ShiftedKernel(AbstractInverse):
         return self.solve.refined(residual, r)
 
     def project(self, r: jax.Array) -> Vector:
-        """The coefficients Psi^T y."""
         return self.psi.T @ self._dual(r)
 
     def riesz(self, c: Vector) -> Vector:
@@ -143,6 +137,5 @@ class Cholesky(ChunkedSolver):
     chunk: int | None = eqx.field(static=True, default=None)
 
     def __call__(self, psi: AbstractRows) -> NormalMatrix:
-        """Form the smaller of Psi^T Psi and Psi Psi^T."""
         rows, d = psi.shape
         return NormalMatrix(psi, psi.kernel() if rows < d else psi.gram())

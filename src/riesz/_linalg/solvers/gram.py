@@ -24,7 +24,6 @@ class Eigenvalues(AbstractFactors):
 
     @property
     def noise(self) -> jax.Array:
-        """Rounding of the largest eigenvalue."""
         return jnp.finfo(self.spectrum.dtype).eps * jnp.max(self.spectrum)
 
     @property
@@ -33,7 +32,6 @@ class Eigenvalues(AbstractFactors):
         return self.psi.shape[0] < self.psi.shape[1]
 
     def inverse(self, filter: AbstractFilter) -> "FilteredEigenvalues":
-        """The inverse f(lambda) in the eigenvectors, and f(0) on the null space."""
         return FilteredEigenvalues(self.psi, self, filter(self.spectrum), filter(jnp.zeros_like(self.spectrum[0])))
 
 
@@ -83,7 +81,6 @@ class Gram(ChunkedSolver):
     chunk: int | None = eqx.field(static=True, default=None)
 
     def __call__(self, psi: AbstractRows) -> Eigenvalues:
-        """Form the smaller of Psi^T Psi and Psi Psi^T and diagonalise it."""
         rows, d = psi.shape
         eigenvalues, vectors = jnp.linalg.eigh(psi.kernel() if rows < d else psi.gram())
         return Eigenvalues(psi, jnp.maximum(eigenvalues, 0), vectors)

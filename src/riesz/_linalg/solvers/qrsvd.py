@@ -53,7 +53,6 @@ class SingularValues(AbstractFactors):
 
     @property
     def eigenvalues(self) -> jax.Array:
-        """The squares of the singular values."""
         return self.s**2
 
     @property
@@ -65,14 +64,13 @@ class SingularValues(AbstractFactors):
         r"""The same with singular values that are only rounding set to zero.
 
         Rounding of column j is a share of its norm $n_j$, so the length $s_i = |\Psi v_i|$ means something where it is
-        above rounding of $\sum_j |v_{ji}|\, n_j$: where columns differ in size by many orders, small singular values are
-        as good as large ones. On the side of the rows, that of the largest one is the measure.
+        above rounding of $\sum_j |v_{ji}|\, n_j$: where columns differ in size by many orders, small singular values
+        are as good as large ones. On the side of the rows, that of the largest one is the measure.
         """
         size = jnp.abs(self.V).T @ self.psi.norms() if self.tall else self.s[0]
         return eqx.tree_at(lambda f: f.s, self, jnp.where(self.s > 10 * jnp.finfo(self.s.dtype).eps * size, self.s, 0))
 
     def inverse(self, filter: AbstractFilter) -> "FilteredSingularValues":
-        """The inverse V f(s^2) V^T, and f(0) on the null space."""
         return FilteredSingularValues(self.psi, self, filter(self.eigenvalues), filter(jnp.zeros_like(self.s[0])))
 
     def left(self, r: jax.Array) -> jax.Array:
@@ -145,7 +143,6 @@ class QRSVD(ChunkedSolver):
     chunk: int | None = eqx.field(static=True, default=None)
 
     def __call__(self, psi: AbstractRows) -> SingularValues:
-        """Factorise Psi, or Psi^T where that is the taller one."""
         rows, d = psi.shape
         if rows >= d:
             Q, R = Reflectors.of(psi.array())

@@ -1,3 +1,5 @@
 """Auto, and its parts."""
 
 from .auto import Auto as Auto
+from .long_steps import LongSteps as LongSteps
+from .quick_steps import QuickSteps as QuickSteps

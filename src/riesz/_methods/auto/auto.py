@@ -22,7 +22,7 @@ from ..retractions import Retracted, Straight
 from ..schemes.base import AbstractMethod
 from ..state import Info
 from .long_steps import QUICK, WALK, LongSteps, Walk
-from .quick import Quick, QuickState
+from .quick_steps import QuickState, QuickSteps
 
 VANISHED = 1e3
 """A loss of at most this multiple of what rounding of the parameters makes of it has vanished."""
@@ -64,13 +64,13 @@ class Move(eqx.Module):
 class Auto(AbstractMethod):
     r"""$v_{k+1} = R[v_k + \psi^T \delta_k]$ with $(G + \lambda_k S^2)\, \delta_k = -\nabla L(\theta_k)$.
 
-    G is the Gram matrix of the loss's own metric: Gauss-Newton, raised where a point would promise more than its loss. The
-    quick rule solves most problems in tens of steps. Where the loss could vanish, but the quick rule makes slow progress,
-    the run begins again at its start with long steps, which take longer and reach every digit. What is returned is the
-    best of both.
+    G is the Gram matrix of the loss's own metric: Gauss-Newton, raised where a point would promise more than its loss.
+    Quick steps solve most problems in tens of steps. Where the loss could vanish, but they make slow progress, the run
+    begins again at its start with long steps, which take longer and reach every digit. What is returned is the best of
+    both.
     """
 
-    quick: Quick = eqx.field(default_factory=Quick)
+    quick: QuickSteps = eqx.field(default_factory=QuickSteps)
     long: LongSteps = eqx.field(default_factory=LongSteps)
     factorisation: AbstractSolver = eqx.field(converter=as_solver, default=None)
 
@@ -158,7 +158,7 @@ class Auto(AbstractMethod):
         self, loss: AbstractLoss, at: Linearisation, covector: Vector, space: TangentSpace, state: AutoState,
         sample: Sample, vanished: jax.Array,
     ) -> Move:  # fmt: skip
-        """A step of the quick rule; where it is slow though the loss could vanish, the next step leaves for the walk."""
+        """A quick step; where these are slow though the loss could vanish, the next step leaves for the walk."""
         moved, quick, accepted, end, slow, shortened, residual = self.quick.move(
             loss, at, covector, space, sample.terms, state.quick, state.k, vanished
         )
@@ -177,7 +177,9 @@ class Auto(AbstractMethod):
         phase, walk, leaving, over = self.long.after(moved.theta, value, state.phase, walk, vanished)
         # Unless the dives were deeper by far, the quick rule goes on from where it was best.
         returns = over & ~vanished & (jnp.minimum(walk.lowest, value) > DEEPER * state.left)
-        end = first_code([(returns, Result.RUNNING), (over & vanished, Result.CONVERGED_LOSS), (over, Result.STAGNATED)])
+        end = first_code(
+            [(returns, Result.RUNNING), (over & vanished, Result.CONVERGED_LOSS), (over, Result.STAGNATED)]
+        )
         phase = jnp.where(returns, QUICK, phase)
         state = dataclasses.replace(state, phase=phase, walk=walk, leaving=leaving | returns)
         return Move(moved, state, lower, end, jnp.asarray(True), jnp.full((), jnp.nan, at.theta.dtype))

@@ -51,12 +51,12 @@ class Walk(eqx.Module):
 class LongSteps(eqx.Module):
     r"""The longest step whose gain ratio is still $\rho$, from one factorisation and a batch of forward passes.
 
-    The ratio is $(L(\theta) - L(\theta + \delta)) / m(\delta)$ with m the decrease that the linear model promises. Steps
-    $\delta(\lambda)$ of several lengths around the last one are tried, and the one at which the ratio falls below $\rho$
-    for the last time is taken. With $\rho$ near zero this walks: the loss falls slowly, and the model wanders to where
-    its tangent functions are rich enough to hold the residual. With $\rho$ near one it dives: the loss falls by the same
-    factor with every step, down to what the tangent space can hold. How deep a dive goes depends on how long the walk was,
-    so walks and dives take turns until a dive reaches rounding, or two in a row find nothing new.
+    The ratio is $(L(\theta) - L(\theta + \delta)) / m(\delta)$ with m the decrease that the linear model promises.
+    Steps $\delta(\lambda)$ of several lengths around the last one are tried, and the one at which the ratio falls below
+    $\rho$ for the last time is taken. With $\rho$ near zero this walks: the loss falls slowly, and the model wanders to
+    where its tangent functions are rich enough to hold the residual. With $\rho$ near one it dives: the loss falls by the
+    same factor with every step, down to what the tangent space can hold. How deep a dive goes depends on how long the
+    walk was, so walks and dives take turns until a dive reaches rounding, or two in a row find nothing new.
     """
 
     edge: jax.Array = eqx.field(converter=_check.leaf, default=0.02)
@@ -87,14 +87,10 @@ class LongSteps(eqx.Module):
         delta = steps(damping)
         trial = loss.value(at.D(at.theta + delta), sample)
         lower = trial < at.loss
-        moved = choose(
-            (lower, Straight()(at, None, delta)), (True, Straight()(at, None, jnp.zeros_like(delta)))
-        )
+        moved = choose((lower, Straight()(at, None, delta)), (True, Straight()(at, None, jnp.zeros_like(delta))))
         length = jnp.where(lower, length, lengths[0])
         losses = jnp.roll(walk.losses, 1).at[0].set(at.loss)
-        walk = eqx.tree_at(
-            lambda walk: (walk.length, walk.made, walk.losses), walk, (length, walk.made + 1, losses)
-        )
+        walk = eqx.tree_at(lambda walk: (walk.length, walk.made, walk.losses), walk, (length, walk.made + 1, losses))
         return moved, jnp.where(lower, trial, at.loss), lower, walk
 
     def after(

@@ -9,6 +9,7 @@ from ..._types import Vector
 LENGTH = 20
 """A step may end as high as the highest of so many losses; after as many steps without progress it goes back."""
 
+
 class LossWindow(eqx.Module):
     """The last losses and the best parameters.
 

@@ -66,31 +66,24 @@ class AbstractScheme(AbstractMethod):
     choices: eqx.AbstractVar[Choices]
 
     def init(self, theta: Vector) -> State:
-        """No momentum, k = 1."""
         return State.start(theta)
 
     def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
-        """The points of the loss, and of W and X where they have measures of their own."""
         return draw_sample(loss, D, theta, key, self.choices.W, self.choices.X)
 
     @property
     def inner_products(self) -> dict[str, AbstractMetric]:
-        """W, and X where it is another."""
         return {"W": self.choices.W} | ({} if self.choices.X is None else {"X": self.choices.X})
 
     def shortened(self, factor: jax.Array) -> AbstractMethod:
-        """The same choices with shorter steps."""
         return eqx.tree_at(lambda m: m.choices.step_size, self, Shortened(self.choices.step_size, factor))
 
     @property
     def solver(self) -> AbstractSolver | None:
-        """The solver of its choices, where they need one."""
         return self.choices.solver if self.choices.W.needs_rows else None
 
     def solving(self, solver: AbstractSolver) -> AbstractMethod:
-        """The same choices with another solver."""
         return eqx.tree_at(lambda m: m.choices.solver, self, solver)
 
     def at_rest(self, theta: Vector, state: State) -> State:
-        """No momentum, the same k."""
         return state.at_rest(theta)

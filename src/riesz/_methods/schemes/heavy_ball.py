@@ -41,8 +41,5 @@ class HeavyBall(AbstractScheme):
         covector = at.covector(at.slopes)
         alpha = choices.step_size(Search(g, trial, at.loss, covector @ g))
         moved = choices.retraction(at, W, displacement(alpha))
-        return (
-            moved.theta,
-            State(theta, moved.delta, alpha, state.k + 1),
-            Info.of(at, covector, gradient, moved, alpha),
-        )
+        state = State(theta, moved.delta, alpha, state.k + 1)
+        return moved.theta, state, Info.of(at, covector, gradient, moved, alpha)

@@ -49,8 +49,5 @@ class NesterovOne(AbstractScheme):
         covector = there.covector(there.slopes)
         alpha = choices.step_size(Search(g, trial, there.loss, covector @ g))
         moved = choices.retraction(there, W, -alpha * g)
-        return (
-            moved.theta,
-            State(theta, drift.delta + moved.delta, alpha, state.k + 1),
-            Info.of(at, covector, gradient, moved, alpha),
-        )
+        state = State(theta, drift.delta + moved.delta, alpha, state.k + 1)
+        return moved.theta, state, Info.of(at, covector, gradient, moved, alpha)

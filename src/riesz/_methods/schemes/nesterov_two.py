@@ -39,8 +39,5 @@ class NesterovTwo(AbstractScheme):
         covector = at.covector(there.slopes)
         alpha = choices.step_size(Search(g, trial, there.loss, covector @ g))
         moved = choices.retraction(at, W, drift - alpha * g)
-        return (
-            moved.theta,
-            State(theta, moved.delta, alpha, state.k + 1),
-            Info.of(at, covector, gradient, moved, alpha),
-        )
+        state = State(theta, moved.delta, alpha, state.k + 1)
+        return moved.theta, state, Info.of(at, covector, gradient, moved, alpha)

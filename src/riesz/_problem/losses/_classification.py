@@ -30,10 +30,9 @@ def logistic(over: AbstractMeasure) -> Integral:
     ```
     """
     labels = known(over)
-    if labels is not None and ((labels < 0) | (labels > 1)).any():
-        raise ValueError(
-            f"data must be labels in {{0, 1}} for logistic, but it holds {labels.min()} to {labels.max()}."
-        )
+    low, high = (0, 1) if labels is None else (labels.min(), labels.max())
+    if low < 0 or high > 1:
+        raise ValueError(f"data must be labels in {{0, 1}} for logistic, but it holds {low} to {high}.")
     return Integral(_logistic, over)
 
 

@@ -18,10 +18,6 @@ def _half_square(z: jax.Array) -> jax.Array:
     return 0.5 * _single(z) ** 2
 
 
-def _plus(z: jax.Array) -> jax.Array:
-    return _single(z)
-
-
 def _minus(z: jax.Array) -> jax.Array:
     return -_single(z)
 
@@ -73,4 +69,4 @@ def density_kl(samples: AbstractMeasure, reference: AbstractMeasure) -> Abstract
     ```
     """
     _check_measures(samples, reference)
-    return Integral(_plus, reference) + Integral(_minus_log, samples)
+    return Integral(_single, reference) + Integral(_minus_log, samples)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from ... import _check
 from ..._types import Function, Operator
-from ..integral import Integral
+from ..integral import Integral, half_square
 from ..measures import AbstractMeasure
 
 
@@ -31,10 +31,6 @@ class Residual(eqx.Module):
         return residual
 
 
-def _half_square(z: jax.Array) -> jax.Array:
-    return 0.5 * jnp.sum(z**2)
-
-
 def residual(operator: Operator, source: Any, over: AbstractMeasure) -> Integral:
     r"""The residual of an equation $A v = f$, $\frac12 \int |(A v)(x) - f(x)|^2 \, d\mu$.
 
@@ -53,4 +49,4 @@ def residual(operator: Operator, source: Any, over: AbstractMeasure) -> Integral
     _check.function("operator", operator)
     if not callable(source):
         source = _check.array("source", _check.number("source", source))
-    return Integral(_half_square, over, Residual(operator, source))
+    return Integral(half_square, over, Residual(operator, source))

@@ -24,7 +24,6 @@ class Attached(AbstractMeasure):
     drawn: ClassVar[bool] = True
 
     def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
-        """Fresh points, with the coefficients there."""
         return attach(self.over.draw(key, features), self.a, self.f)
 
 

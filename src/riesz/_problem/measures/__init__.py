@@ -1,16 +1,16 @@
 """Measures mu_m = sum_j w_j delta_{x_j}: points with weights and data, fixed or drawn anew each step."""
 
-from ._base import AbstractMeasure as AbstractMeasure
 from ._boundary import boundary as boundary
 from ._boundary import monte_carlo_boundary as monte_carlo_boundary
-from ._box import monte_carlo as monte_carlo
 from ._christoffel import Christoffel as Christoffel
 from ._christoffel import christoffel as christoffel
+from ._domain import MonteCarlo as MonteCarlo
+from ._domain import monte_carlo as monte_carlo
 from ._importance import Importance as Importance
 from ._importance import importance as importance
 from ._minibatch import Minibatch as Minibatch
 from ._minibatch import minibatch as minibatch
-from ._monte_carlo import MonteCarlo as MonteCarlo
+from ._points import AbstractMeasure as AbstractMeasure
 from ._points import Points as Points
 from ._points import points as points
 from ._product import Product as Product

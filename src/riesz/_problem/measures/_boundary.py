@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ._box import Box, box
-from ._monte_carlo import AbstractDomain, MonteCarlo
+from ._domain import AbstractDomain, Box, MonteCarlo, box
 from ._points import Points
 from ._product import cross
 from ._tensor import counts, gauss
@@ -26,7 +25,6 @@ class Boundary(AbstractDomain):
 
     @property
     def volume(self) -> jax.Array:
-        """The area of all faces."""
         return 2 * jnp.sum(self.areas)
 
     def uniform(self, key: Any, n: int) -> jax.Array:

@@ -11,8 +11,7 @@ import numpy as np
 from ... import _check
 from ..._linalg.rows import Stored
 from ..._linalg.solvers import QRSVD
-from ._base import AbstractMeasure
-from ._points import Points
+from ._points import AbstractMeasure, Points
 
 
 class Christoffel(AbstractMeasure):
@@ -25,7 +24,6 @@ class Christoffel(AbstractMeasure):
     drawn: ClassVar[bool] = True
 
     def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
-        """Fresh points, by the tangent rows on the whole pool."""
         if features is None:
             raise ValueError("features must be given, because Christoffel points follow the tangent space.")
         law = self.law(features(self.pool.x))

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ._base import AbstractMeasure
-from ._points import Points
+from ._points import AbstractMeasure, Points
 
 
 class Importance(AbstractMeasure):
@@ -22,7 +21,6 @@ class Importance(AbstractMeasure):
     drawn: ClassVar[bool] = True
 
     def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
-        """Fresh points of the law."""
         x = self.propose(key, self.n)
         target = 1.0 if self.target is None else jax.vmap(self.target)(x)
         return Points(x, target / (self.n * jax.vmap(self.density)(x)), None)

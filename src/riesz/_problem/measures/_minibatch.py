@@ -7,8 +7,7 @@ import equinox as eqx
 import jax
 
 from ... import _check
-from ._base import AbstractMeasure
-from ._points import Points
+from ._points import AbstractMeasure, Points
 
 
 class Minibatch(AbstractMeasure):
@@ -19,7 +18,6 @@ class Minibatch(AbstractMeasure):
     drawn: ClassVar[bool] = True
 
     def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
-        """A fresh batch."""
         m = self.points.x.shape[0]
         chosen = jax.random.choice(key, m, (self.n,), replace=False)
         return (m / self.n) * self.points.take(chosen)

@@ -1,14 +1,26 @@
-"""Fixed points with weights and data: the measure that every other one draws."""
+"""What every measure answers, and fixed points with weights and data: the measure that every other one draws."""
 
+import abc
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ... import _check
-from ._base import AbstractMeasure
+
+
+class AbstractMeasure(eqx.Module):
+    """A measure that can be drawn: `draw` gives the points, weights and data of one step."""
+
+    drawn: eqx.AbstractClassVar[bool]
+    """Whether every step sees new points, and so needs a key."""
+
+    @abc.abstractmethod
+    def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> "Points":
+        """The points of one step; `features(x)` gives the tangent rows at the current theta."""
 
 
 class Points(AbstractMeasure):
@@ -20,7 +32,6 @@ class Points(AbstractMeasure):
     drawn: ClassVar[bool] = False
 
     def draw(self, key: Any = None, features: Callable[[Any], Any] | None = None) -> "Points":
-        """The same points every time."""
         return self
 
     def take(self, chosen: jax.Array) -> "Points":
@@ -28,7 +39,6 @@ class Points(AbstractMeasure):
         return jax.tree.map(lambda array: array[chosen], self)
 
     def __rmul__(self, factor: Any) -> "Points":
-        """The measure times a positive factor."""
         return Points(self.x, factor * self.weights, self.data)
 
 

@@ -8,24 +8,20 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ._base import AbstractMeasure
-from ._points import Points
+from ..features import flat
+from ._points import AbstractMeasure, Points
 
 
 @jax.jit  # one small program, not one for each of its operations
 def cross(*factors: Points) -> Points:
     """Every combination of the factors' points, coordinates side by side in shape (m, n), the last factor fastest."""
-    return functools.reduce(_pair, factors[1:], Points(_columns(factors[0].x), factors[0].weights, factors[0].data))
-
-
-def _columns(x: jax.Array) -> jax.Array:
-    return x.reshape(x.shape[0], -1)
+    return functools.reduce(_pair, factors[1:], Points(flat(factors[0].x), factors[0].weights, factors[0].data))
 
 
 def _pair(a: Points, b: Points) -> Points:
     first, second = (index.reshape(-1) for index in jnp.indices((a.x.shape[0], b.x.shape[0])))
     a, b = a.take(first), b.take(second)
-    x = jnp.concatenate([_columns(a.x), _columns(b.x)], axis=1)
+    x = jnp.concatenate([flat(a.x), flat(b.x)], axis=1)
     return Points(x, a.weights * b.weights, b.data if a.data is None else a.data)
 
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import _check
-from ._monte_carlo import AbstractDomain, MonteCarlo
+from ._domain import AbstractDomain, MonteCarlo
 from ._points import Points
 from ._product import cross
 from ._tensor import gauss_jacobi
@@ -32,7 +32,6 @@ class Simplex(AbstractDomain):
 
     @property
     def volume(self) -> jax.Array:
-        """Its k-dimensional volume."""
         return jnp.prod(self.heights) / math.factorial(self.dimension)
 
     def uniform(self, key: Any, n: int) -> jax.Array:

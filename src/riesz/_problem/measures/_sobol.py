@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ._base import AbstractMeasure
-from ._box import Box, box
-from ._points import Points
+from ._domain import Box, box
+from ._points import AbstractMeasure, Points
 
 
 def _sequence(dimensions: int, n: int, seed: int | None) -> jax.Array:

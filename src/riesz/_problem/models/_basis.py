@@ -55,7 +55,6 @@ class Legendre(AbstractBasis):
 
     @property
     def orders(self) -> jax.Array:
-        """The degrees."""
         return jnp.arange(self.size)
 
     def __call__(self, t: Any) -> jax.Array:
@@ -91,11 +90,9 @@ class Fourier(AbstractBasis):
 
     @property
     def orders(self) -> jax.Array:
-        """The frequencies."""
         return (jnp.arange(self.size) + 1) // 2
 
     def __call__(self, t: Any) -> jax.Array:
-        """The values of all functions at t: the constant, then cosine and sine of every frequency in turn."""
         s = 2 * jnp.pi * (t - self.low) / (self.high - self.low)
         angles = s * jnp.arange(1, self.size // 2 + 1, dtype=s.dtype)
         pairs = jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=1).reshape(-1)

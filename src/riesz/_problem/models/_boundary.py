@@ -20,7 +20,6 @@ class HardBoundary(eqx.Module):
     """A function or a number."""
 
     def params(self, theta: Vector) -> Any:
-        """The parameters of D."""
         return self.D.params(theta)  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Function:
@@ -72,10 +71,8 @@ class BoxBubble(eqx.Module):
 
     def __call__(self, x: Any) -> jax.Array:
         shape = () if self.scalar else (len(self.low),)
-        if jnp.shape(x) != shape and not (self.scalar and jnp.shape(x) == (1,)):
-            raise _check.Mismatch(f"x must hold points of shape {shape} for this bubble, not {jnp.shape(x)}.")
         result = jnp.ones((), jnp.result_type(x))
-        for t, a, b in zip(jnp.reshape(x, (-1,)), self.low, self.high, strict=True):
+        for t, a, b in zip(_check.point(x, shape, "this bubble"), self.low, self.high, strict=True):
             scale = 1 if a is None or b is None else 4 / (b - a) ** 2
             result = result * scale * (1 if a is None else t - a) * (1 if b is None else b - t)
         return result

@@ -18,7 +18,6 @@ class Composed(eqx.Module):
     inputs: Callable[[Any], Any]
 
     def params(self, theta: Vector) -> Any:
-        """The parameters of D."""
         return self.D.params(theta)  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Function:
@@ -32,10 +31,7 @@ class FourierFeatures(eqx.Module):
     frequencies: jax.Array
 
     def __call__(self, x: Any) -> jax.Array:
-        size = self.frequencies.shape[1]
-        if jnp.shape(x) != (size,) and not (size == 1 and jnp.shape(x) == ()):
-            raise _check.Mismatch(f"x must hold points of shape ({size},) for these features, not {jnp.shape(x)}.")
-        angle = self.frequencies @ jnp.reshape(x, (size,))
+        angle = self.frequencies @ _check.point(x, self.frequencies.shape[1:], "these features")
         return jnp.concatenate([jnp.cos(angle), jnp.sin(angle)])
 
 
@@ -74,9 +70,7 @@ class Circles(eqx.Module):
 
     def __call__(self, x: Any) -> jax.Array:
         shape = () if self.scalar else (len(self.periodic) + len(self.others),)
-        if jnp.shape(x) != shape and not (self.scalar and jnp.shape(x) == (1,)):
-            raise _check.Mismatch(f"x must hold points of shape {shape} for these periods, not {jnp.shape(x)}.")
-        x = jnp.reshape(x, (-1,))
+        x = _check.point(x, shape, "these periods")
         angle = 2 * jnp.pi * x[jnp.array(self.periodic)] / self.periods
         kept = [x[jnp.array(self.others)]] if self.others else []
         return jnp.concatenate([jnp.cos(angle), jnp.sin(angle), *kept])

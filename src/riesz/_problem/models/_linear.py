@@ -16,7 +16,6 @@ class Linear(eqx.Module):
     features: Callable[[Any], Any]
 
     def params(self, theta: Any) -> Any:
-        """The coefficients themselves."""
         return theta
 
     def __call__(self, theta: Any) -> Callable[[Any], Any]:

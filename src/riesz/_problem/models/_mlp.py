@@ -41,10 +41,7 @@ class MLP(eqx.Module):
     activation: Callable[[Any], Any]
 
     def __call__(self, x: Any) -> jax.Array:
-        size = self.weights[0].shape[1]
-        if jnp.shape(x) != (size,) and not (size == 1 and jnp.shape(x) == ()):
-            raise _check.Mismatch(f"x must hold points of shape ({size},) for this network, not {jnp.shape(x)}.")
-        x = jnp.reshape(x, (size,))
+        x = _check.point(x, self.weights[0].shape[1:], "this network")
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = self.activation(weight @ x + bias)
         x = self.weights[-1] @ x + self.biases[-1]

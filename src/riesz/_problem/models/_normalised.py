@@ -42,7 +42,6 @@ class Normalised(eqx.Module):
     over: Points
 
     def params(self, theta: Vector) -> Any:
-        """The parameters of D."""
         return self.D.params(theta)  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Function:

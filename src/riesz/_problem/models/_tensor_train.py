@@ -41,11 +41,8 @@ class TensorTrain(eqx.Module):
         cores, n = self.params(theta), len(self.bases)
 
         def train(x: Any) -> jax.Array:
-            if jnp.shape(x) != (n,) and not (n == 1 and jnp.shape(x) == ()):
-                raise _check.Mismatch(f"x must hold points of shape ({n},) for this train, not {jnp.shape(x)}.")
-            x = jnp.reshape(x, (n,))
             row = jnp.ones(1, cores[0].dtype)
-            for t, basis, core in zip(x, self.bases, cores, strict=True):
+            for t, basis, core in zip(_check.point(x, (n,), "this train"), self.bases, cores, strict=True):
                 row = basis(t) @ jnp.tensordot(row, core, 1)
             return row[0]
 

@@ -25,7 +25,7 @@ from .trust import Trust
 LOOK = 20
 """Every so many steps it is asked whether the loss still falls quickly."""
 SETTLED, SETTLED_DRAWN = 3, 100
-"""So many steps in a row with nothing to gain end a run: more where points are drawn, since few may miss what matters."""
+"""This many steps in a row with nothing to gain end a run; where points are drawn, few of them may miss what matters."""
 FAR = 30.0
 """Parameters this many times as large as at the start, and growing, run to infinity."""
 FADING = 0.9
@@ -77,7 +77,7 @@ class Trial(eqx.Module):
         return cls(Retracted(jnp.zeros_like(theta), jnp.zeros_like(theta), zero, zero), zero, zero, zero)
 
 
-class Quick(eqx.Module):
+class QuickSteps(eqx.Module):
     r"""$(G + \lambda S^2)\, \delta = -\nabla L(\theta)$ with $\lambda = f\, g / (2 d\, \text{radius}^2)$.
 
     g is what the model promises a full step to gain. With f = 1 no component of S delta is longer than
@@ -98,13 +98,20 @@ class Quick(eqx.Module):
     """Speeds are measured again when the total bending exceeds this multiple of its value at the last measurement."""
 
     def scaled(
-        self, at: Linearisation, blocks: tuple[Block, ...], psi: AbstractRows, covector: Vector, state: QuickState,
-        first: jax.Array, drawn: bool,
+        self,
+        at: Linearisation,
+        blocks: tuple[Block, ...],
+        psi: AbstractRows,
+        covector: Vector,
+        state: QuickState,
+        first: jax.Array,
+        drawn: bool,
     ) -> tuple[jax.Array, QuickState]:
         """S, and the speeds and sizes that it was made of.
 
         Speeds are measured at the start and each time that paths have bent four times as much as at the last
-        measurement, or that the parameters have doubled: they matter most while the tangent space is new, and measuring costs more than the Jacobian.
+        measurement, or that the parameters have doubled: they matter most while the tangent space is new, and measuring
+        costs more than the Jacobian.
         """
         sizes = psi.norms()
         if drawn:
@@ -125,8 +132,15 @@ class Quick(eqx.Module):
         return S, dataclasses.replace(state, speed=speed, sizes=sizes, measured=measured, reach=reach)
 
     def move(
-        self, loss: AbstractLoss, at: Linearisation, covector: Vector, space: TangentSpace, sample: tuple,
-        state: QuickState, k: jax.Array, vanished: jax.Array,
+        self,
+        loss: AbstractLoss,
+        at: Linearisation,
+        covector: Vector,
+        space: TangentSpace,
+        sample: tuple,
+        state: QuickState,
+        k: jax.Array,
+        vanished: jax.Array,
     ) -> tuple[Retracted, QuickState, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
         """One step: where it leads, the state, whether it was accepted, how a run ends here, whether it is slow."""
         theta, rounding = at.theta, jnp.finfo(at.theta.dtype)

@@ -1,13 +1,40 @@
-"""Boxes, and uniform points on them."""
+"""Domains in which uniform points can be drawn, boxes first, and the measure that draws them anew each step."""
 
-from typing import Any
+import abc
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ... import _check
-from ._monte_carlo import AbstractDomain, MonteCarlo
+from ._points import AbstractMeasure, Points
+
+
+class AbstractDomain(eqx.Module):
+    """A set of finite volume in which uniform points can be drawn."""
+
+    @property
+    @abc.abstractmethod
+    def volume(self) -> jax.Array:
+        """Its length, area or volume."""
+
+    @abc.abstractmethod
+    def uniform(self, key: Any, n: int) -> jax.Array:
+        """Uniform points of it, n of them along the first axis."""
+
+
+class MonteCarlo(AbstractMeasure):
+    """n uniform points on a domain, drawn anew each step, each with weight volume / n."""
+
+    domain: AbstractDomain
+    n: int = eqx.field(static=True)
+    drawn: ClassVar[bool] = True
+
+    def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
+        return Points(self.domain.uniform(key, self.n), jnp.full(self.n, self.domain.volume / self.n), None)
 
 
 class Box(AbstractDomain):
@@ -18,7 +45,6 @@ class Box(AbstractDomain):
 
     @property
     def volume(self) -> jax.Array:
-        """The product of the edges."""
         return jnp.prod(self.high - self.low)
 
     @property
@@ -27,7 +53,6 @@ class Box(AbstractDomain):
         return list(zip(self.low.reshape(-1), self.high.reshape(-1), strict=True))
 
     def uniform(self, key: Any, n: int) -> jax.Array:
-        """Every coordinate uniform in its interval."""
         return jax.random.uniform(key, (n, *self.low.shape), self.low.dtype, self.low, self.high)
 
     def fill(self, unit: jax.Array) -> jax.Array:
