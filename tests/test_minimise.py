@@ -586,14 +586,24 @@ def test_every_step_sees_other_points():
     assert np.unique(losses).size == 34
 
 
-def test_drawn_points_can_reach_targets():
-    losses = fit_drawn(40).history["loss"]
-    for k in (0, 1, 5, 33):
-        first = int(np.argmax(losses <= losses[k]))
-        solution = fit_drawn(40, target=float(losses[k]))
+def test_drawn_points_reach_targets_by_a_fading_mean_over_twenty_batches():
+    losses = fit_drawn(60).history["loss"]
+    means, mean = [], 0.0
+    for k, loss in enumerate(losses[1:], 1):
+        mean += max(0.05, 1 / k) * (loss - mean)
+        means.append(mean)
+    for k in (1, 5, 25, 33):
+        target = 1.0001 * means[k - 1]
+        first = next(n for n, mean in enumerate(means, 1) if n >= 20 and mean <= target)
+        solution = fit_drawn(60, target=target)
         assert solution.steps == first and solution.result is Result.TARGET_REACHED
         np.testing.assert_array_equal(solution.theta, solution.last)
         assert float(solution.loss) == losses[first]
+
+
+def test_no_single_batch_reaches_a_target():
+    losses = fit_drawn(40).history["loss"]
+    assert fit_drawn(15, target=2 * float(losses.max())).result is Result.STEP_LIMIT
 
 
 def test_drawn_points_need_a_key():

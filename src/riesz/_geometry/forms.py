@@ -84,22 +84,19 @@ def form_of(term: AbstractTerm, z: jax.Array, over: Points) -> AbstractForm | No
 
 
 def bounded_form_of(
-    term: AbstractTerm, z: jax.Array, over: Points, densities: jax.Array, slopes: jax.Array
+    term: AbstractTerm, z: jax.Array, over: Points, densities: jax.Array, slopes: jax.Array, share: jax.Array
 ) -> AbstractForm | None:
     r"""The form l''(z_j), raised until no point promises to gain more than its loss.
 
     The model of a point promises $\tfrac12 \ell'^T M^{-1} \ell'$. Where $\ell''$ is nearly zero though the slope is
     not, as for an image that is misread with confidence or a residual beyond Huber's threshold, that is more than there
-    is to lose. In every eigenvector the form is therefore at least $\ell'^2 / (2\ell)$, where the loss is positive: the
-    step of one such point is Polyak's. For a square this is $\ell''$ itself.
+    is to lose. In every eigenvector the form is therefore at least a share of $\ell'^2 / (2\ell)$, for densities that are
+    nowhere negative: with a share of 1 the step of one such point is Polyak's. For a square this is $\ell''$ itself.
     """
     form = form_of(term, z, over)
-    positive = densities > 0
-    least = lambda slopes: jnp.where(positive[:, None], slopes**2 / (2 * jnp.where(positive, densities, 1))[:, None], 0)
-    match form:
-        case Diagonal():
-            return Diagonal(jnp.maximum(form.eigenvalues, least(slopes)))
-        case Full():
-            inside = jnp.einsum("mqp,mq->mp", form.vectors, slopes)
-            return Full(jnp.maximum(form.eigenvalues, least(inside)), form.vectors)
-    return form
+    if not isinstance(form, Diagonal | Full):
+        return form
+    inside = slopes if isinstance(form, Diagonal) else jnp.einsum("mqp,mq->mp", form.vectors, slopes)
+    positive = (densities > 0) & jnp.all(densities >= 0)
+    least = inside**2 / (2 * jnp.where(positive, densities, jnp.inf))[:, None]
+    return eqx.tree_at(lambda form: form.eigenvalues, form, jnp.maximum(form.eigenvalues, share * least))

@@ -85,11 +85,14 @@ class GaussNewton(AbstractInnerProduct):
 class BoundedGaussNewton(AbstractInnerProduct):
     """Gauss-Newton with l'' raised where a point would promise to gain more than its loss, as auto has it."""
 
+    share: jax.Array
+    """How far l'' is raised: 1 far from a minimiser, 0 at one, where Gauss-Newton's own steps converge fastest."""
+
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
         """One block for each term whose density is not linear."""
         blocks = []
         for t, part in enumerate(at.parts):
-            form = bounded_form_of(part.term, part.features.values, part.over, part.densities, part.slopes)
+            form = bounded_form_of(part.term, part.features.values, part.over, part.densities, part.slopes, self.share)
             if form is not None:
                 blocks.append(Block(part.term.operator, part.over, form, part.features, t))
         return tuple(blocks)

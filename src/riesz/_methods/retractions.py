@@ -97,14 +97,11 @@ class SecondOrder(AbstractRetraction):
         return Retracted(theta, s * delta, s, bending)
 
     def _newton(self, at: Linearisation, space: Any, delta: Vector, a: Vector) -> jax.Array:
-        r"""Where $L(v) + s L'(\psi^T\delta) + \tfrac{s^2}{2} q$ is lowest; q is the second derivative along the path."""
+        r"""Where $s L'(\psi^T\delta) + \tfrac{s^2}{2} q$ is lowest, with q the second derivative along the path."""
         covector = at.covector(at.slopes)
-        turns = [
-            part.over.weights
-            @ jnp.sum(flat(bend(at.D, part.term.operator, at.theta, delta, part.over.x)) * part.slopes, 1)
-            for part in at.parts
-        ]
-        q = space.norm(delta) ** 2 + sum(turns) + covector @ a
+        turns = [flat(bend(at.D, part.term.operator, at.theta, delta, part.over.x)) for part in at.parts]
+        paired = [part.over.weights @ jnp.sum(z * part.slopes, 1) for part, z in zip(at.parts, turns, strict=True)]
+        q = space.norm(delta) ** 2 + sum(paired) + covector @ a
         slope = -(covector @ delta)
         shorter = (q > slope) & (slope > 0)
         return jnp.where(shorter, slope / jnp.where(shorter, q, 1), 1)

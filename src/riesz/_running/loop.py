@@ -106,13 +106,15 @@ class Problem(eqx.Module):
     """Whether metrics are measured, for which the parameters after every step are kept."""
     small: bool = eqx.field(static=True)
     """Whether a step computes so little that compiling is what a run of usual length takes."""
-    tells_residual: bool = eqx.field(static=True)
-    """Whether the solver has no spectrum, so that the residual which it reached is a column of the history."""
+    left_out: frozenset[str] = eqx.field(static=True)
+    """The columns that say nothing here: phases of a method that has one, residuals of a solver with a spectrum."""
+    looks: bool = eqx.field(static=True)
+    """Whether there is a tolerance for the gradient, which is then looked at where the run would end."""
 
     @property
     def columns(self) -> dict[str, type]:
         """The columns that the history has for every step, with the types of their entries."""
-        return {name: kind for name, kind in STEP_COLUMNS.items() if self.tells_residual or name != "solver_residual"}
+        return {name: kind for name, kind in STEP_COLUMNS.items() if name not in self.left_out}
 
 
 class Carry(eqx.Module):
@@ -195,8 +197,8 @@ def _step(problem: Problem, carry: Carry, fixed: Any, key: Any, tests: Tests) ->
         fading = 1 - jnp.maximum(1 - FADING, 1 / steps).astype(theta.dtype)
         means = {name: fading * means[name] + (1 - fading) * value for name, value in tested.items()}
         tested, enough = means, steps >= BATCHES
-    there = lambda: _gradient_norm(problem, theta, fixed)
-    if not problem.drawn:
+    if problem.looks and not problem.drawn:
+        there = lambda: _gradient_norm(problem, theta, fixed)
         flat = tested["gradient"] <= tolerance["gradient"]
         tested["gradient"] = jax.lax.cond(flat, there, lambda: jnp.full((), jnp.inf, theta.dtype))
     free = info.accepted & ~info.shortened

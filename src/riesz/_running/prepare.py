@@ -197,8 +197,10 @@ def prepare(
     _check_precision(theta.dtype)
     chosen = fitted(loss, D, theta, chosen, key, memory, runs)
     small = is_small(loss, D, theta, chosen, key)
-    tells_residual = chosen.solver is not None and not chosen.solver.has_spectrum
-    problem = Problem(loss, D, Safeguard(chosen), drawn, bool(options.metrics), small, tells_residual)
+    silent = {"solver_residual"} if chosen.solver is None or chosen.solver.has_spectrum else set()
+    silent |= set() if isinstance(chosen, Auto) and chosen.goes_on(loss) else {"phase"}
+    looks = "gradient" in options.tolerance
+    problem = Problem(loss, D, Safeguard(chosen), drawn, bool(options.metrics), small, frozenset(silent), looks)
     return problem, key if drawn else None
 
 

@@ -141,7 +141,7 @@ class Auto(AbstractMethod):
         self, loss: AbstractLoss, at: Linearisation, covector: Vector, state: AutoState
     ) -> tuple[TangentSpace, AutoState]:
         """The tangent space, in scaled coordinates for the quick rule and in those of the parameters for long steps."""
-        blocks = BoundedGaussNewton().blocks(at, None)
+        blocks = BoundedGaussNewton(state.quick.share).blocks(at, None)
         psi = rows_of(at.D, at.theta, blocks, at.chunk)
         is_quick = state.phase == QUICK
         S, quick = self.quick.scaled(at, blocks, psi, covector, state.quick, state.k == 1, loss.drawn)

@@ -56,28 +56,23 @@ class DampedSteps(eqx.Module):
         return delta if self.scale is None else delta / self.scale
 
     def length(self, damping: jax.Array) -> jax.Array:
-        """The length |delta| in the coordinates in which the rows were factorised, for one damping or several."""
-        return jnp.linalg.norm(self.b / (self.s**2 + damping[..., None]), axis=-1)
+        """The length |delta| in the coordinates in which the rows were factorised."""
+        return jnp.linalg.norm(self.b / (self.s**2 + damping))
 
     def promised(self, damping: jax.Array) -> jax.Array:
         r"""The decrease that the model promises, $\frac12 \sum b^2 (s^2 + 2\lambda)/(s^2 + \lambda)^2$."""
-        shifted = self.s**2 + damping[..., None]
-        return jnp.sum((self.b / shifted) ** 2 * (shifted + damping[..., None]), axis=-1) / 2
+        shifted = self.s**2 + damping
+        return jnp.sum((self.b / shifted) ** 2 * (shifted + damping)) / 2
 
     def damping(self, length: jax.Array) -> jax.Array:
-        """The dampings at which steps have given lengths; the least number where none is so long."""
-        return bisected(lambda damping: self.length(damping) > length, length)
+        """The damping at which the step has a given length, by bisection; the least number where none is so long."""
+        number = jnp.finfo(length.dtype)
 
+        def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            low, high = ends
+            middle = (low + high) / 2
+            longer = self.length(jnp.exp(middle)) > length
+            return jnp.where(longer, middle, low), jnp.where(longer, high, middle)
 
-def bisected(is_above: object, like: jax.Array) -> jax.Array:
-    """The damping, one for each entry of `like`, up to which a test holds, by bisection of its logarithm."""
-    number = jnp.finfo(like.dtype)
-    low, high = jnp.full_like(like, jnp.log(number.tiny)), jnp.full_like(like, jnp.log(number.max) / 2)
-
-    def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = ends
-        middle = (low + high) / 2
-        above = is_above(jnp.exp(middle))  # type: ignore[operator]
-        return jnp.where(above, middle, low), jnp.where(above, high, middle)
-
-    return jnp.exp(jax.lax.fori_loop(0, HALVINGS, halve, (low, high))[1])
+        ends = jnp.log(number.tiny) + 0 * length, jnp.log(number.max) / 2 + 0 * length
+        return jnp.exp(jax.lax.fori_loop(0, HALVINGS, halve, ends)[1])

@@ -54,9 +54,9 @@ class LongSteps(eqx.Module):
     The ratio is $(L(\theta) - L(\theta + \delta)) / m(\delta)$ with m the decrease that the linear model promises.
     Steps $\delta(\lambda)$ of several lengths around the last one are tried, and the one at which the ratio falls below
     $\rho$ for the last time is taken. With $\rho$ near zero this walks: the loss falls slowly, and the model wanders to
-    where its tangent functions are rich enough to hold the residual. With $\rho$ near one it dives: the loss falls by the
-    same factor with every step, down to what the tangent space can hold. How deep a dive goes depends on how long the
-    walk was, so walks and dives take turns until a dive reaches rounding, or two in a row find nothing new.
+    where its tangent functions are rich enough to hold the residual. With $\rho$ near one it dives: the loss falls by
+    the same factor with every step, down to what the tangent space can hold. How deep a dive goes depends on how long
+    the walk was, so walks and dives take turns until a dive reaches rounding, or two in a row find nothing new.
     """
 
     edge: jax.Array = eqx.field(converter=_check.leaf, default=0.02)
@@ -80,8 +80,8 @@ class LongSteps(eqx.Module):
         wanted = jnp.where(diving, self.safe, self.edge).astype(at.theta.dtype)
         span = jnp.log(self.window).astype(at.theta.dtype)
         lengths = walk.length * jnp.exp(jnp.linspace(-span, span, self.probes))
-        dampings = steps.damping(lengths)
-        ratios = (at.loss - in_batches(value, dampings, at)) / steps.promised(dampings)
+        dampings = jax.vmap(steps.damping)(lengths)
+        ratios = (at.loss - in_batches(value, dampings, at)) / jax.vmap(steps.promised)(dampings)
         length = last_crossing(lengths, jnp.where(jnp.isfinite(ratios), ratios, -1), wanted)
         damping = steps.damping(length)
         delta = steps(damping)

@@ -25,7 +25,7 @@ from .trust import Trust
 LOOK = 20
 """Every so many steps it is asked whether the loss still falls quickly."""
 SETTLED, SETTLED_DRAWN = 3, 100
-"""This many steps in a row with nothing to gain end a run; where points are drawn, few of them may miss what matters."""
+"""This many steps in a row with nothing to gain end a run; more where points are drawn, since few may miss much."""
 FAR = 30.0
 """Parameters this many times as large as at the start, and growing, run to infinity."""
 FADING = 0.9
@@ -49,6 +49,8 @@ class QuickState(eqx.Module):
     """The factor on lambda that rejections raise and straight paths lower."""
     window: LossWindow
     trust: Trust
+    share: jax.Array
+    """How far l'' is raised: the root of what is left to gain, as a share of the loss."""
     mark: jax.Array
     """The lowest loss when it was last asked how quickly it falls."""
 
@@ -57,7 +59,7 @@ class QuickState(eqx.Module):
         """Nothing is known yet."""
         one, none = jnp.ones((), theta.dtype), jnp.zeros_like(theta)
         window, trust = LossWindow.start(theta), Trust.start(theta.dtype)
-        return cls(none, none, 0 * one, 0 * one, 0 * one, one, window, trust, jnp.inf * one)
+        return cls(none, none, 0 * one, 0 * one, 0 * one, one, window, trust, one, jnp.inf * one)
 
 
 class Trial(eqx.Module):
@@ -212,6 +214,7 @@ class QuickSteps(eqx.Module):
         state = dataclasses.replace(
             state, turned=state.turned + moved.scale * moved.bending, damping=damping, window=window,
             trust=trust.after_step(jnp.where(accepted, at.loss - trial.loss, 0)),
+            share=jnp.minimum(jnp.sqrt(gain / jnp.where(at.magnitude > 0, at.magnitude, 1)), 1),
             mark=jnp.where(k % LOOK == 0, lowest, state.mark),
         )  # fmt: skip
         shortened = (factor > 1) | (tries > 1) | (moved.scale < 1) | ~accepted
