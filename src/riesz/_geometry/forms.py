@@ -90,8 +90,8 @@ def bounded_form_of(
 
     The model of a point promises $\tfrac12 \ell'^T M^{-1} \ell'$. Where $\ell''$ is nearly zero though the slope is
     not, as for an image that is misread with confidence or a residual beyond Huber's threshold, that is more than there
-    is to lose. In every eigenvector the form is therefore at least a share of $\ell'^2 / (2\ell)$, for densities that are
-    nowhere negative: with a share of 1 the step of one such point is Polyak's. For a square this is $\ell''$ itself.
+    is to lose. In every eigenvector the form is therefore at least a share of $\ell'^2 / (2\ell)$, for densities that
+    are nowhere negative; with a share of 1 the step of one such point is Polyak's. For a square this is $\ell''$.
     """
     form = form_of(term, z, over)
     if not isinstance(form, Diagonal | Full):

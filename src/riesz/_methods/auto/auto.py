@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..._geometry.inner_products import AbstractMetric, BoundedGaussNewton, GaussNewton, draw_sample
-from ..._geometry.linearise import Linearisation, Sample, linearise
+from ..._geometry.linearise import Sample, linearise
 from ..._geometry.rows import rows_of
 from ..._geometry.tangent import Representer, TangentSpace
 from ..._linalg.filters import Shift
@@ -17,20 +17,19 @@ from ..._linalg.solvers.qrsvd import SingularValues
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..choose import choose
-from ..result import Result, first_code
-from ..retractions import Retracted, Straight
+from ..retractions import Straight
 from ..schemes.base import AbstractMethod
 from ..state import Info
 from .long_steps import QUICK, WALK, LongSteps, Walk
 from .quick_steps import QuickState, QuickSteps
+from .view import Outcome, View
 
 VANISHED = 1e3
-"""A loss of at most this multiple of what rounding of the parameters makes of it has vanished."""
-
+"""A loss of at most this multiple of what rounding of parameters and values makes of it has vanished."""
 HOPELESS = 5
 """Where the tangent space is empty for the first so many steps, the problem has none."""
 DEEPER = 1e-6
-"""A dive to less than this share of what the quick rule had found is the last word."""
+"""A dive to less than this share of what the quick steps had found is the last word."""
 
 
 class AutoState(eqx.Module):
@@ -39,26 +38,12 @@ class AutoState(eqx.Module):
     quick: QuickState
     walk: Walk
     phase: jax.Array
-    """Which rule makes the steps: the quick one, or the walk or the dive of the long ones."""
+    """Which steps are made: the quick ones, or the walk or the dive of the long ones."""
     leaving: jax.Array
-    """Whether the next step goes to where the walk stands, or back to the quick rule."""
+    """Whether the next step goes to where the walk stands, or back to where the quick steps were best."""
     left: jax.Array
-    """The lowest loss of the quick rule when the long steps began; infinite before."""
+    """The lowest loss of the quick steps when the long ones began; infinite before."""
     k: jax.Array
-
-
-class Move(eqx.Module):
-    """What one of the rules has decided."""
-
-    moved: Retracted
-    state: AutoState
-    accepted: jax.Array
-    end: jax.Array
-    """The code of the result with which the run ends here."""
-    shortened: jax.Array
-    """Whether the step was held back by more than what is left to gain."""
-    residual: jax.Array
-    """The relative residual of the linear system, where the solver has no spectrum."""
 
 
 class Auto(AbstractMethod):
@@ -76,9 +61,8 @@ class Auto(AbstractMethod):
 
     def init(self, theta: Vector) -> AutoState:
         """Nothing is known yet."""
-        none = jnp.zeros((), int)
-        walk = Walk.start(theta, self.long.stretch)
-        inf = jnp.full((), jnp.inf, theta.dtype)
+        none, inf = jnp.zeros((), int), jnp.full((), jnp.inf, theta.dtype)
+        walk = Walk.start(theta, jnp.asarray(self.long.edge))
         return AutoState(QuickState.start(theta), walk, none + QUICK, jnp.asarray(False), inf, none + 1)
 
     def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
@@ -115,84 +99,68 @@ class Auto(AbstractMethod):
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: AutoState, sample: Sample
     ) -> tuple[Vector, AutoState, Info]:
         """One Jacobian, one factorisation; where speeds are due, a JVP of the rows."""
+        view, state = self._look(loss, D, theta, state, sample)
+        if self.goes_on(loss):
+            rules = (lambda: self._quick(view, state), lambda: self._long(view, state), lambda: _back(view, state))
+            number = jnp.where(state.leaving, 2, jnp.where(state.phase == QUICK, 0, 1))
+            outcome, after = jax.lax.switch(number, rules)
+        else:
+            outcome, after = self._quick(view, state)
+        gradient = Representer(jnp.zeros_like(theta), view.space.rank, outcome.residual)
+        info = Info.of(view.at, view.covector, gradient, outcome.moved, jnp.ones((), theta.dtype))
+        # With no tangent space from the start there is nothing to gain either, but that is not convergence.
+        end = jnp.where((info.rank == 0) & (state.k <= HOPELESS), 0, outcome.end)
+        told = lambda info: (info.accepted, info.end, info.phase, info.shortened)
+        info = eqx.tree_at(told, info, (outcome.accepted, end, state.phase, outcome.shortened))
+        return outcome.moved.theta, dataclasses.replace(after, k=state.k + 1), info
+
+    def _look(
+        self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: AutoState, sample: Sample
+    ) -> tuple[View, AutoState]:
+        """What is known at theta; rows are in scaled coordinates for quick steps, and as they are for long ones."""
         at = linearise(loss, D, theta, sample, chunk=self.solver.points_at_once)
         covector = at.covector(at.slopes)
-        space, state = self._space(loss, at, covector, state)
-        # What rounding of the parameters alone makes of the loss: below it there is nothing to gain.
-        rounding = jnp.finfo(theta.dtype).eps * theta * space.psi.norms()
-        vanished = (at.magnitude <= VANISHED * jnp.sum(rounding**2)) & (not loss.drawn)
-        quick = lambda: self._quick(loss, at, covector, space, state, sample, vanished)
-        if self.goes_on(loss):
-            long = lambda: self._long(loss, at, space, state, sample, vanished)
-            back = lambda: _back(at, state)
-            rule = jnp.where(state.leaving, 2, jnp.where(state.phase == QUICK, 0, 1))
-            move = jax.lax.switch(rule, (quick, long, back))
-        else:
-            move = quick()
-        gradient = Representer(jnp.zeros_like(theta), space.rank, move.residual)
-        info = Info.of(at, covector, gradient, move.moved, jnp.ones((), theta.dtype))
-        # With no tangent space from the start there is nothing to gain either, but that is not convergence.
-        end = jnp.where((info.rank == 0) & (state.k <= HOPELESS), 0, move.end)
-        told = lambda info: (info.accepted, info.end, info.phase, info.shortened)
-        info = eqx.tree_at(told, info, (move.accepted, end, state.phase, move.shortened))
-        return move.moved.theta, dataclasses.replace(move.state, k=state.k + 1), info
-
-    def _space(
-        self, loss: AbstractLoss, at: Linearisation, covector: Vector, state: AutoState
-    ) -> tuple[TangentSpace, AutoState]:
-        """The tangent space, in scaled coordinates for the quick rule and in those of the parameters for long steps."""
         blocks = BoundedGaussNewton(state.quick.share).blocks(at, None)
-        psi = rows_of(at.D, at.theta, blocks, at.chunk)
+        psi = rows_of(D, theta, blocks, at.chunk)
         is_quick = state.phase == QUICK
         S, quick = self.quick.scaled(at, blocks, psi, covector, state.quick, state.k == 1, loss.drawn)
-        S = jnp.where(is_quick, S, 1)
-        space = TangentSpace.of(blocks, psi, self.solver, Shift(jnp.finfo(at.theta.dtype).tiny), S)
-        factors = space.factors
-        if isinstance(factors, SingularValues):
+        least = Shift(jnp.finfo(theta.dtype).tiny)
+        space = TangentSpace.of(blocks, psi, self.solver, least, jnp.where(is_quick, S, 1))
+        if isinstance(space.factors, SingularValues):
             # A long step is held back by its length, a quick one by what can be gained, which noise must not add to.
-            s = jnp.where(is_quick, factors.resolved().s, factors.s)
-            space = dataclasses.replace(space, factors=dataclasses.replace(factors, s=s))
-        return space, dataclasses.replace(state, quick=quick)
+            s = jnp.where(is_quick, space.factors.resolved().s, space.factors.s)
+            space = dataclasses.replace(space, factors=dataclasses.replace(space.factors, s=s))
+        values = space.rows(lambda block: block.features.values)
+        ulps = jnp.sum((theta * psi.norms()) ** 2) + jnp.sum(values**2)
+        rounding = jnp.finfo(theta.dtype).eps ** 2 * ulps
+        vanished = (at.magnitude <= VANISHED * rounding) & (not loss.drawn)
+        view = View(loss, sample.terms, at, covector, space, rounding, vanished)
+        return view, dataclasses.replace(state, quick=quick)
 
-    def _quick(
-        self, loss: AbstractLoss, at: Linearisation, covector: Vector, space: TangentSpace, state: AutoState,
-        sample: Sample, vanished: jax.Array,
-    ) -> Move:  # fmt: skip
+    def _quick(self, view: View, state: AutoState) -> tuple[Outcome, AutoState]:
         """A quick step; where these are slow though the loss could vanish, the next step leaves for the walk."""
-        moved, quick, accepted, end, slow, shortened, residual = self.quick.move(
-            loss, at, covector, space, sample.terms, state.quick, state.k, vanished
-        )
-        leaving = slow & ~vanished & ~jnp.isfinite(state.left) & self.goes_on(loss)
-        end = jnp.where(leaving, 0, end)
-        left = jnp.where(leaving, at.loss + state.quick.window.lowest, state.left)
-        state = dataclasses.replace(state, quick=quick, leaving=leaving, left=left)
-        return Move(moved, state, accepted, end, shortened, residual)
+        outcome, quick, slow = self.quick.move(view, state.quick, state.k)
+        leaving = slow & ~view.vanished & ~jnp.isfinite(state.left) & self.goes_on(view.loss)
+        outcome = eqx.tree_at(lambda outcome: outcome.end, outcome, jnp.where(leaving, 0, outcome.end))
+        left = jnp.where(leaving, view.at.loss + state.quick.window.lowest, state.left)
+        return outcome, dataclasses.replace(state, quick=quick, leaving=leaving, left=left)
 
-    def _long(
-        self, loss: AbstractLoss, at: Linearisation, space: TangentSpace, state: AutoState, sample: Sample,
-        vanished: jax.Array,
-    ) -> Move:  # fmt: skip
-        """A step of the walk or of a dive."""
-        moved, value, lower, walk = self.long.move(loss, at, space, sample.terms, state.phase, state.walk)
-        phase, walk, leaving, over = self.long.after(moved.theta, value, state.phase, walk, vanished)
-        # Unless the dives were deeper by far, the quick rule goes on from where it was best.
-        returns = over & ~vanished & (jnp.minimum(walk.lowest, value) > DEEPER * state.left)
-        end = first_code(
-            [(returns, Result.RUNNING), (over & vanished, Result.CONVERGED_LOSS), (over, Result.STAGNATED)]
-        )
+    def _long(self, view: View, state: AutoState) -> tuple[Outcome, AutoState]:
+        """A step of the walk or of a dive; unless the dives were deeper by far, quick steps have the last word."""
+        outcome, phase, walk, back = self.long.move(view, state.phase, state.walk)
+        returns = (outcome.end != 0) & ~view.vanished & (view.at.loss > DEEPER * state.left)
+        outcome = eqx.tree_at(lambda outcome: outcome.end, outcome, jnp.where(returns, 0, outcome.end))
         phase = jnp.where(returns, QUICK, phase)
-        state = dataclasses.replace(state, phase=phase, walk=walk, leaving=leaving | returns)
-        return Move(moved, state, lower, end, jnp.asarray(True), jnp.full((), jnp.nan, at.theta.dtype))
+        return outcome, dataclasses.replace(state, phase=phase, walk=walk, leaving=back | returns)
 
 
-def _back(at: Linearisation, state: AutoState) -> Move:
-    """The step to where the walk stands; where the walk is over, to where the quick rule was best."""
-    over = (state.phase == QUICK) & jnp.isfinite(state.walk.lowest)
-    there = jnp.where(over, state.quick.window.best, state.walk.theta)
-    moved = Straight()(at, None, there - at.theta)
-    phase = jnp.where(over, QUICK, WALK).astype(state.phase.dtype)
-    window = state.quick.window
+def _back(view: View, state: AutoState) -> tuple[Outcome, AutoState]:
+    """The step to where the walk stands; where the walks are over, to where the quick steps were best."""
+    window, theta = state.quick.window, view.at.theta
+    over = (state.phase == QUICK) & state.walk.again
+    there = jnp.where(over, window.best, state.walk.theta)
     quick = dataclasses.replace(state.quick, window=choose((over, window.retreated()), (True, window)))
-    state = dataclasses.replace(state, phase=phase, quick=quick, leaving=jnp.asarray(False))
-    yes = jnp.asarray(True)
-    return Move(moved, state, yes, jnp.zeros((), int), yes, jnp.full((), jnp.nan, at.theta.dtype))
+    phase = jnp.where(over, QUICK, WALK).astype(state.phase.dtype)
+    yes, nan = jnp.asarray(True), jnp.full((), jnp.nan, theta.dtype)
+    outcome = Outcome(Straight()(view.at, None, there - theta), yes, jnp.zeros((), int), yes, nan)
+    return outcome, dataclasses.replace(state, phase=phase, quick=quick, leaving=jnp.asarray(False))

@@ -1,5 +1,6 @@
 """Long steps: walk at the edge of what the linearisation can tell, and dive from there to every digit."""
 
+import dataclasses
 from collections.abc import Callable
 
 import equinox as eqx
@@ -8,32 +9,34 @@ import jax.numpy as jnp
 
 from ... import _check
 from ..._geometry.linearise import Linearisation
-from ..._geometry.tangent import TangentSpace
-from ..._problem.integral import AbstractLoss
 from ..._types import Vector
 from ..choose import choose
-from ..retractions import Retracted, Straight
+from ..result import Result, first_code
+from ..retractions import Straight
 from .damped_steps import DampedSteps
+from .view import Outcome, View
 
 QUICK, WALK, DIVE = 0, 1, 2
 """The phases of a run of auto, as its history tells them."""
 SLOW = 6
-"""A dive is over when so many steps have not halved the loss."""
+"""A dive is over when this many steps have not halved the loss."""
 
 
 class Walk(eqx.Module):
     """Where the walk stands, and how the dives from it went."""
 
+    first: jax.Array
+    """Where walks begin."""
     theta: jax.Array
-    """Where the walk stands, and where it goes on after a dive."""
+    """Where the walk stands, and goes on after a dive."""
     radius: jax.Array
     """The length of its last step."""
-    stretch: jax.Array
-    """How many steps it makes before the next dive."""
+    edge: jax.Array
+    """The gain ratio at which it walks."""
     lowest: jax.Array
-    """The lowest loss that a dive has ended at."""
-    vain: jax.Array
-    """How many dives in a row have not lowered that tenfold."""
+    """The lowest loss that a dive has ended at; infinite before the first dive of a walk."""
+    again: jax.Array
+    """Whether this is the second walk."""
     length: jax.Array
     """The length of the last step, of the walk or of the dive."""
     made: jax.Array
@@ -42,10 +45,16 @@ class Walk(eqx.Module):
     """The losses before the last steps of a dive, the newest first."""
 
     @classmethod
-    def start(cls, theta: Vector, stretch: int) -> "Walk":
+    def start(cls, theta: Vector, edge: jax.Array) -> "Walk":
         """At the start, with a step of length one: the first probes find its right length."""
         one, none, inf = jnp.ones((), theta.dtype), jnp.zeros((), int), jnp.full((), jnp.inf, theta.dtype)
-        return cls(theta, one, none + stretch, inf, none, one, none, jnp.full(SLOW, jnp.inf, theta.dtype))
+        losses = jnp.full(SLOW, jnp.inf, theta.dtype)
+        return cls(theta, theta, one, edge.astype(theta.dtype), inf, jnp.asarray(False), one, none, losses)
+
+    def turned(self, **changes: jax.Array) -> "Walk":
+        """At the beginning of a stretch or of a dive."""
+        losses = jnp.full_like(self.losses, jnp.inf)
+        return dataclasses.replace(self, made=jnp.zeros_like(self.made), losses=losses, **changes)
 
 
 class LongSteps(eqx.Module):
@@ -56,70 +65,73 @@ class LongSteps(eqx.Module):
     $\rho$ for the last time is taken. With $\rho$ near zero this walks: the loss falls slowly, and the model wanders to
     where its tangent functions are rich enough to hold the residual. With $\rho$ near one it dives: the loss falls by
     the same factor with every step, down to what the tangent space can hold. How deep a dive goes depends on how long
-    the walk was, so walks and dives take turns until a dive reaches rounding, or two in a row find nothing new.
+    the walk was, so walks and dives take turns until a dive reaches rounding. After one that is not ten times as deep
+    as the one before, a second walk begins at the start, at half the ratio, and takes another way.
     """
 
-    edge: jax.Array = eqx.field(converter=_check.leaf, default=0.02)
+    edge: jax.Array = eqx.field(converter=_check.parameter("edge", above=0.0), default=0.02)
     """The gain ratio of a walk."""
-    safe: jax.Array = eqx.field(converter=_check.leaf, default=0.8)
+    safe: jax.Array = eqx.field(converter=_check.parameter("safe", above=0.0), default=0.8)
     """The gain ratio of a dive."""
-    window: jax.Array = eqx.field(converter=_check.leaf, default=3.0)
+    window: jax.Array = eqx.field(converter=_check.parameter("window", above=1.0), default=3.0)
     """Lengths between the last one divided by this and the last one times this are tried."""
     probes: int = eqx.field(static=True, default=24)
     """The number of lengths: the edge must be met closely, or the walk falls into a narrow valley."""
-    stretch: int = eqx.field(static=True, default=80)
-    """How many steps the walk makes before the first dive; each further stretch is a quarter longer."""
+    stretch: int = eqx.field(static=True, default=75)
+    """How many steps the walk makes between two dives."""
 
-    def move(
-        self, loss: AbstractLoss, at: Linearisation, space: TangentSpace, sample: tuple, phase: jax.Array, walk: Walk
-    ) -> tuple[Retracted, jax.Array, jax.Array, Walk]:
-        """One step of the walk or of the dive: where it leads, the loss there, whether it is lower, and the walk."""
-        steps = DampedSteps.of(at, space)
-        value = lambda damping: loss.value(at.D(at.theta + steps(damping)), sample)
-        diving = phase == DIVE
-        wanted = jnp.where(diving, self.safe, self.edge).astype(at.theta.dtype)
-        span = jnp.log(self.window).astype(at.theta.dtype)
+    def __check_init__(self):
+        _check.count("probes", self.probes, least=2)
+        _check.count("stretch", self.stretch)
+
+    def move(self, view: View, phase: jax.Array, walk: Walk) -> tuple[Outcome, jax.Array, Walk, jax.Array]:
+        """One step of the walk or of the dive, the phase and the walk after it, and whether the next step goes back."""
+        at, steps = view.at, DampedSteps.of(view.at, view.space)
+        dtype = at.theta.dtype
+        wanted = jnp.where(phase == DIVE, jnp.asarray(self.safe, dtype), walk.edge)
+        span = jnp.log(jnp.asarray(self.window, dtype))
         lengths = walk.length * jnp.exp(jnp.linspace(-span, span, self.probes))
         dampings = jax.vmap(steps.damping)(lengths)
-        ratios = (at.loss - in_batches(value, dampings, at)) / jax.vmap(steps.promised)(dampings)
+        losses = in_batches(lambda damping: view.value(at.theta + steps(damping)), dampings, at)
+        ratios = (at.loss - losses) / jax.vmap(steps.promised)(dampings)
         length = last_crossing(lengths, jnp.where(jnp.isfinite(ratios), ratios, -1), wanted)
-        damping = steps.damping(length)
-        delta = steps(damping)
-        trial = loss.value(at.D(at.theta + delta), sample)
+        delta = steps(steps.damping(length))
+        trial = view.value(at.theta + delta)
         lower = trial < at.loss
-        moved = choose((lower, Straight()(at, None, delta)), (True, Straight()(at, None, jnp.zeros_like(delta))))
-        length = jnp.where(lower, length, lengths[0])
-        losses = jnp.roll(walk.losses, 1).at[0].set(at.loss)
-        walk = eqx.tree_at(lambda walk: (walk.length, walk.made, walk.losses), walk, (length, walk.made + 1, losses))
-        return moved, jnp.where(lower, trial, at.loss), lower, walk
+        moved = Straight()(at, None, jnp.where(lower, delta, 0))
+        walk = dataclasses.replace(
+            walk,
+            length=jnp.where(lower, length, lengths[0]),
+            made=walk.made + 1,
+            losses=jnp.roll(walk.losses, 1).at[0].set(at.loss),
+        )
+        phase, walk, back, over = self._after(view, moved.theta, jnp.where(lower, trial, at.loss), phase, walk)
+        end = first_code([(over & view.vanished, Result.CONVERGED_LOSS), (over, Result.STAGNATED)])
+        nan = jnp.full((), jnp.nan, dtype)
+        return Outcome(moved, lower, end, jnp.asarray(True), nan), phase, walk, back
 
-    def after(
-        self, theta: Vector, value: jax.Array, phase: jax.Array, walk: Walk, vanished: jax.Array
+    def _after(
+        self, view: View, theta: Vector, loss: jax.Array, phase: jax.Array, walk: Walk
     ) -> tuple[jax.Array, Walk, jax.Array, jax.Array]:
         """What comes after a step: the phase, the walk, whether the next step goes back, and whether all is over."""
-        smallest = jnp.finfo(theta.dtype).eps * (1 + jnp.linalg.norm(theta))
-        exhausted = walk.length <= smallest
-        walked = (phase == WALK) & ((walk.made >= walk.stretch) | exhausted)
-        slow = (walk.made > SLOW) & ~(value < walk.losses[-1] / 2)
-        dived = (phase == DIVE) & (slow | exhausted | vanished)
-        vain = jnp.where(value < walk.lowest / 10, 0, walk.vain + 1)
-        over = dived & (vanished | (vain >= 2) | (walk.stretch == 0))
-        none = jnp.full_like(walk.losses, jnp.inf)
-        ready = Walk(theta, walk.length, walk.stretch, walk.lowest, walk.vain, walk.length, 0 * walk.made, none)
-        # A walk that can go no further makes no second stretch.
-        ready = eqx.tree_at(lambda w: w.stretch, ready, jnp.where(exhausted, 0, walk.stretch))
-        back = Walk(
-            walk.theta, walk.radius, walk.stretch + walk.stretch // 4, jnp.minimum(walk.lowest, value), vain,
-            walk.radius, 0 * walk.made, none,
-        )  # fmt: skip
-        walk = choose((walked, ready), (dived, back), (True, walk))
+        exhausted = walk.length <= jnp.finfo(theta.dtype).eps * (1 + jnp.linalg.norm(theta))
+        walked = (phase == WALK) & ((walk.made >= self.stretch) | exhausted)
+        slow = (walk.made > SLOW) & ~(loss < walk.losses[-1] / 2)
+        dived = (phase == DIVE) & (slow | exhausted | view.vanished)
+        vain = dived & ~(loss < walk.lowest / 10)
+        over = dived & (view.vanished | vain & walk.again)
+        lowest = jnp.minimum(walk.lowest, loss)
+        dives = walk.turned(theta=theta, radius=walk.length)
+        again = dataclasses.replace(Walk.start(walk.first, walk.edge / 2), again=jnp.asarray(True))
+        goes_on = walk.turned(length=walk.radius, lowest=lowest)
+        walk = choose((walked, dives), (vain, again), (dived, goes_on), (True, walk))
         return jnp.where(walked, DIVE, phase), walk, dived & ~over, over
 
 
 def last_crossing(lengths: jax.Array, ratios: jax.Array, wanted: jax.Array) -> jax.Array:
     """The length at which the ratios fall below what is wanted for the last time, between two probes.
 
-    The longest where none is below, the shortest where all are.
+    The longest where the last ratio is not below, the shortest where all are.
     """
     falls = (ratios[:-1] >= wanted) & (ratios[1:] < wanted)
     i = falls.size - 1 - jnp.argmax(falls[::-1])
@@ -129,6 +141,6 @@ def last_crossing(lengths: jax.Array, ratios: jax.Array, wanted: jax.Array) -> j
 
 
 def in_batches(value: Callable[[jax.Array], jax.Array], dampings: jax.Array, at: Linearisation) -> jax.Array:
-    """The loss at every damping, for as many at a time as a few thousand points allow."""
-    points = sum(part.over.x.shape[0] for part in at.parts)
-    return jax.lax.map(value, dampings, batch_size=max(1, min(dampings.size, 4096 // points)))
+    """The loss at every damping, for as many at a time as make a few thousand values."""
+    values = sum(part.features.values.size for part in at.parts)
+    return jax.lax.map(value, dampings, batch_size=max(1, min(dampings.size, 4096 // values)))

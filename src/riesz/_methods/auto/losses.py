@@ -9,6 +9,9 @@ from ..._types import Vector
 LENGTH = 20
 """A step may end as high as the highest of so many losses; after as many steps without progress it goes back."""
 
+RETREATS = 3
+"""After going back this many times without finding a lower loss, a run is stuck."""
+
 
 class LossWindow(eqx.Module):
     """The last losses and the best parameters.
@@ -81,4 +84,4 @@ class LossWindow(eqx.Module):
     @property
     def stuck(self) -> jax.Array:
         """Whether no lower loss was found, even after going back to the best one."""
-        return self.exhausted & (self.retreats > 0)
+        return self.exhausted & (self.retreats > 0) | (self.retreats >= RETREATS)

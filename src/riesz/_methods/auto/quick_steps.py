@@ -10,10 +10,8 @@ import jax.numpy as jnp
 from ... import _check
 from ..._geometry.linearise import Linearisation
 from ..._geometry.rows import Block, split
-from ..._geometry.tangent import TangentSpace
 from ..._linalg.filters import Shift
 from ..._linalg.rows import AbstractRows
-from ..._problem.integral import AbstractLoss
 from ..._types import Vector
 from ..choose import choose
 from ..result import Result, first_code
@@ -21,9 +19,10 @@ from ..retractions import Retracted, SecondOrder, Straight
 from .coordinates import scale, turning
 from .losses import LossWindow
 from .trust import Trust
+from .view import Outcome, View
 
-LOOK = 20
-"""Every so many steps it is asked whether the loss still falls quickly."""
+LOOK, QUICKLY = 20, 100.0
+"""Every so many steps it is asked whether the loss still falls quickly: by this factor."""
 SETTLED, SETTLED_DRAWN = 3, 100
 """This many steps in a row with nothing to gain end a run; more where points are drawn, since few may miss much."""
 FAR = 30.0
@@ -133,29 +132,21 @@ class QuickSteps(eqx.Module):
         reach = jnp.where(due, reach, state.reach)
         return S, dataclasses.replace(state, speed=speed, sizes=sizes, measured=measured, reach=reach)
 
-    def move(
-        self,
-        loss: AbstractLoss,
-        at: Linearisation,
-        covector: Vector,
-        space: TangentSpace,
-        sample: tuple,
-        state: QuickState,
-        k: jax.Array,
-        vanished: jax.Array,
-    ) -> tuple[Retracted, QuickState, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
-        """One step: where it leads, the state, whether it was accepted, how a run ends here, whether it is slow."""
+    def move(self, view: View, state: QuickState, k: jax.Array) -> tuple[Outcome, QuickState, jax.Array]:
+        """One step, the state after it, and whether progress is slow though the loss could vanish."""
+        at, space, covector = view.at, view.space, view.covector
         theta, rounding = at.theta, jnp.finfo(at.theta.dtype)
+        drawn = view.loss.drawn
         parts = space.split(at, at.slopes)
         floor = space.factors.noise + rounding.tiny
         # What a full Gauss-Newton step is predicted to gain.
         gain = space.filtered(Shift(floor)).representer_norm(*parts) ** 2 / 2
-        noise = 4 * rounding.eps * at.magnitude
+        noise = 4 * rounding.eps * at.magnitude + view.rounding
         stationary = gain <= rounding.eps**0.75 * noise
         stranded = stationary & (state.window.lowest < -noise)
         retreat = state.window.exhausted | stranded
         highest = at.loss + state.window.allowance + noise
-        trust = state.trust.after_new_points(at.loss) if loss.drawn else state.trust
+        trust = state.trust.after_new_points(at.loss) if drawn else state.trust
 
         def attempt(shift: jax.Array) -> Trial:
             damped = space.filtered(Shift(shift))
@@ -164,7 +155,7 @@ class QuickSteps(eqx.Module):
             predicted = -(covector @ moved.delta) - space.norm(moved.delta) ** 2 / 2
             has_spectrum = space.factors.eigenvalues is not None
             residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else damped.residual(g, covector)
-            return Trial(moved, loss.value(at.D(moved.theta), sample), predicted, residual)
+            return Trial(moved, view.value(moved.theta), predicted, residual)
 
         def good(trial: Trial) -> jax.Array:
             finite = jnp.all(jnp.isfinite(trial.moved.theta)) & jnp.isfinite(trial.loss)
@@ -196,21 +187,21 @@ class QuickSteps(eqx.Module):
             (retreat, 10 * jnp.maximum(state.damping, 1)),
             (True, self._controlled(state.damping, tries, accepted, trial.moved.bending)),
         )
-        settled = window.settled >= (SETTLED_DRAWN if loss.drawn else SETTLED)
+        settled = window.settled >= (SETTLED_DRAWN if drawn else SETTLED)
         ends = settled | window.stuck
         flat = jax.lax.cond(ends, lambda: at.unbalanced(covector) <= 4 * rounding.eps**0.5, lambda: jnp.asarray(False))
         far = jnp.linalg.norm(theta) > FAR * (1 + jnp.linalg.norm(state.window.first))
         runs_away = far & (covector @ theta <= 0)
         end = first_code([
-            (vanished & (window.idle > SETTLED), Result.CONVERGED_LOSS),
             (settled & flat, Result.CONVERGED_GRADIENT),
+            (view.vanished & ((window.idle > SETTLED) | (window.retreats > 0)), Result.CONVERGED_LOSS),
             (window.stuck & (gain <= noise) & flat, Result.CONVERGED_LOSS),
             (window.stuck & runs_away, Result.UNBOUNDED),
             (window.stuck, Result.STAGNATED),
         ])  # fmt: skip
         lowest = at.loss + state.window.lowest
         asked = (k % LOOK == 0) & (k >= 2 * LOOK)
-        slow = (asked & (lowest > state.mark / 10) | window.stuck) & (gain > at.magnitude / 2)
+        slow = (asked & (lowest > state.mark / QUICKLY) | window.stuck) & (gain > at.magnitude / 2)
         state = dataclasses.replace(
             state, turned=state.turned + moved.scale * moved.bending, damping=damping, window=window,
             trust=trust.after_step(jnp.where(accepted, at.loss - trial.loss, 0)),
@@ -218,7 +209,7 @@ class QuickSteps(eqx.Module):
             mark=jnp.where(k % LOOK == 0, lowest, state.mark),
         )  # fmt: skip
         shortened = (factor > 1) | (tries > 1) | (moved.scale < 1) | ~accepted
-        return moved, state, accepted | retreat, end, slow, shortened, trial.residual
+        return Outcome(moved, accepted | retreat, end, shortened, trial.residual), state, slow
 
     def _controlled(self, damping: jax.Array, tries: jax.Array, accepted: jax.Array, bending: jax.Array) -> jax.Array:
         """The factor on lambda after a step: what rejections raised is kept, then eased to 1, or less if straight."""

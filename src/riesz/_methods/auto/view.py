@@ -1,0 +1,44 @@
+"""What a step of auto sees, and what a rule makes of it."""
+
+import equinox as eqx
+import jax
+
+from ..._geometry.linearise import Linearisation
+from ..._geometry.tangent import TangentSpace
+from ..._problem.integral import AbstractLoss
+from ..._problem.measures import Points
+from ..._types import Vector
+from ..retractions import Retracted
+
+
+class View(eqx.Module):
+    """What is known at theta, shared by both rules."""
+
+    loss: AbstractLoss
+    sample: tuple[Points, ...]
+    at: Linearisation
+    covector: Vector
+    """The gradient of the loss in theta."""
+    space: TangentSpace
+    """The tangent space, factorised in the coordinates of the rule that is to make the step."""
+    rounding: jax.Array
+    """What rounding of parameters and values alone makes of the loss: below it there is nothing to gain."""
+    vanished: jax.Array
+    """Whether the loss is as small as that."""
+
+    def value(self, theta: Vector) -> jax.Array:
+        """The loss at other parameters, on the same points."""
+        return self.loss.value(self.at.D(theta), self.sample)
+
+
+class Outcome(eqx.Module):
+    """What a rule has decided."""
+
+    moved: Retracted
+    accepted: jax.Array
+    end: jax.Array
+    """The code of the result with which the run ends here; that of RUNNING to go on."""
+    shortened: jax.Array
+    """Whether the step was held back by more than what is left to gain."""
+    residual: jax.Array
+    """The relative residual of the linear system, where the solver has no spectrum."""
