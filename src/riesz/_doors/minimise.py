@@ -83,7 +83,7 @@ def minimise(
       where nothing fits, a `MemoryError` comes before the first step.
 
     **Returns:** a `Solution`: the best parameters `theta`, their `loss` and `function`, the `last` parameters,
-    the `result`, the number of `steps` and the `history`.
+    the `result`, the number of `steps`, the `history`, and `notes`: what else there is to know, in sentences.
 
     ```python
     D, theta0 = riesz.mlp(jax.random.key(0), (1, 10, 1))
@@ -94,10 +94,10 @@ def minimise(
     if callback is not None:
         _check.function("callback", callback)
     options = Options.checked(theta0, max_steps, target, tolerance, max_seconds, metrics, progress)
-    problem, key = prepare(loss, D, theta0, method, key, options, memory)
+    problem, key, notes = prepare(loss, D, theta0, method, key, options, memory)
     saved, logs = as_checkpoint(checkpoint), as_logs(log)
     with _bar(progress, options.max_steps, "step") as bar, wish_to_stop() as wish:
-        run = Run(problem, theta0, key, **options.tests)
+        run = Run(problem, theta0, key, notes, **options.tests)
         with recording(run, theta0, saved, logs) as write_records:
             try:
                 bar.update(run.record.steps)
@@ -144,6 +144,7 @@ def _stack(runs: list[Run], D: Parametrisation) -> Solution:
         steps=np.array([solution.steps for solution in solutions]),
         history={name: np.stack([padded(solution, name) for solution in solutions]) for name in solutions[0].history},
         D=D,
+        notes=tuple(dict.fromkeys(note for solution in solutions for note in solution.notes)),
     )
 
 
@@ -186,10 +187,11 @@ def minimise_many(
     thetas = check_start(thetas, 2, "thetas")
     workers = min(_check.count("threads", os.cpu_count() or 1 if threads is None else threads), len(thetas))
     options = Options.checked(thetas[0], max_steps, target, tolerance, max_seconds, metrics, progress)
-    problem, key = prepare(loss, D, thetas[0], method, key, options, memory, workers)
+    problem, key, notes = prepare(loss, D, thetas[0], method, key, options, memory, workers)
     if workers > 1 and has_lapack_at_points(loss, D, thetas[0], key):
         # Batches of matrices from two threads wait for each other in XLA's threads, for ever.
-        logger.warning("The model calls LAPACK at every point, so starts run one after another (threads=1).")
+        notes += ("The model calls LAPACK at every point, so starts run one after another (threads=1).",)
+        logger.warning(notes[-1])
         workers = 1
 
     def work(runs: list[Run], waiting: Any, lock: Any, wish: threading.Event, bar: Any, began: float) -> None:
@@ -210,7 +212,7 @@ def minimise_many(
                 bar.set_postfix(best=f"{min(run.record.loss for run in runs):.3e}", refresh=False)
 
     with _bar(progress, len(thetas), "start") as bar, wish_to_stop() as wish:
-        runs = [Run(problem, theta, key, **options.tests) for theta in thetas]
+        runs = [Run(problem, theta, key, notes, **options.tests) for theta in thetas]
         waiting = collections.deque(run for run in runs if run.result is Result.RUNNING)
         bar.update(len(runs) - len(waiting))
         try:

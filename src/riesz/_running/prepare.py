@@ -181,8 +181,8 @@ class Options:
 
 def prepare(
     loss: Any, D: Any, theta: jax.Array, method: Any, key: Any, options: Options, memory: Any, runs: int = 1
-) -> tuple[Problem, Any]:
-    """The problem, and the key where one is needed; everything is checked before anything is compiled.
+) -> tuple[Problem, Any, tuple[str, ...]]:
+    """The problem, the key where one is needed, and notes; everything is checked before anything is compiled.
 
     `theta` is one start, and `memory` is shared by as many `runs` as are made at a time.
     """
@@ -195,13 +195,14 @@ def prepare(
         _check_metric(shown, metric, loss, D, theta, key)
     drawn = loss.drawn or any(metric.drawn for metric in chosen.inner_products.values())
     _check_precision(theta.dtype)
-    chosen = fitted(loss, D, theta, chosen, key, memory, runs)
+    wanted, chosen = chosen, fitted(loss, D, theta, chosen, key, memory, runs)
+    notes = () if chosen is wanted else (f"Memory is short, so rows are solved by {chosen.solver}: see memory=.",)
     small = is_small(loss, D, theta, chosen, key)
     silent = {"solver_residual"} if chosen.solver is None or chosen.solver.has_spectrum else set()
     silent |= set() if isinstance(chosen, Auto) and chosen.goes_on(loss) else {"phase"}
     looks = "gradient" in options.tolerance
     problem = Problem(loss, D, Safeguard(chosen), drawn, bool(options.metrics), small, frozenset(silent), looks)
-    return problem, key if drawn else None
+    return problem, key if drawn else None, notes
 
 
 def has_lapack_at_points(loss: AbstractLoss, D: Any, theta: jax.Array, key: Any) -> bool:

@@ -55,6 +55,7 @@ class Run:
         problem: Problem,
         theta: Vector,
         key: Any,
+        notes: tuple[str, ...] = (),
         *,
         max_steps: int,
         target: float | dict[str, float] | None,
@@ -62,6 +63,7 @@ class Run:
         metrics: dict[str, Callable[[Any], Any]],
     ):
         self.problem, self.key, self.max_steps, self.metrics = problem, key, max_steps, metrics
+        self._notes = notes
         self.tests = {"target": target, "tolerance": tolerance}
         self._metric_targets = target if isinstance(target, dict) else {}
         loss_target = None if isinstance(target, dict) else target
@@ -181,4 +183,6 @@ class Run:
         """What the run has found so far."""
         record, carry = self.record, self.record.carry
         history = self.history()
-        return Solution(carry.best, carry.best_loss, carry.theta, record.result, record.steps, history, self.problem.D)
+        where = carry.best, carry.best_loss, carry.theta
+        notes = self._notes + self.problem.method.method.notes(self.problem.loss, record.result, history)
+        return Solution(*where, record.result, record.steps, history, self.problem.D, notes)

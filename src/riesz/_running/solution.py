@@ -26,10 +26,12 @@ class Solution(eqx.Module):
     history: dict[str, np.ndarray]
     """loss, seconds and metrics at every iterate (steps + 1 of them); the other columns for every step."""
     D: Callable[[Any], Any]
+    notes: tuple[str, ...] = eqx.field(static=True, default=())
+    """What a user should know beside the result, in sentences."""
 
     @property
     def function(self) -> Callable[[Any], Any]:
-        """V = D(theta); for a batch of starts, the function whose values are stacked along a first axis."""
+        """The function D(theta); for a batch of starts, the function whose values are stacked along a first axis."""
         if self.theta.ndim == 1:
             return self.D(self.theta)
         return lambda x: jax.vmap(lambda theta: self.D(theta)(x))(self.theta)

@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..._geometry.inner_products import AbstractMetric, BoundedGaussNewton, GaussNewton, draw_sample
 from ..._geometry.linearise import Sample, linearise
@@ -17,6 +18,7 @@ from ..._linalg.solvers.qrsvd import SingularValues
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..choose import choose
+from ..result import Result
 from ..retractions import Straight
 from ..schemes.base import AbstractMethod
 from ..state import Info
@@ -62,7 +64,7 @@ class Auto(AbstractMethod):
     def init(self, theta: Vector) -> AutoState:
         """Nothing is known yet."""
         none, inf = jnp.zeros((), int), jnp.full((), jnp.inf, theta.dtype)
-        walk = Walk.start(theta, jnp.asarray(self.long.edge))
+        walk = Walk.start(theta, jnp.asarray(self.long.edge), self.long.stretch)
         return AutoState(QuickState.start(theta), walk, none + QUICK, jnp.asarray(False), inf, none + 1)
 
     def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
@@ -94,6 +96,18 @@ class Auto(AbstractMethod):
     def goes_on(self, loss: AbstractLoss) -> bool:
         """Whether long steps may follow: on fixed points, with singular values down to rounding."""
         return isinstance(self.solver, QRSVD) and not loss.drawn
+
+    def notes(self, loss: AbstractLoss, result: Result, history: dict[str, np.ndarray]) -> tuple[str, ...]:
+        """Where long steps began, or why there were none."""
+        if not self.goes_on(loss):
+            why = "fixed points" if loss.drawn else "factorisation=riesz.QRSVD()"
+            return (f"Long steps, which may find more digits, need {why}.",) if result is Result.STAGNATED else ()
+        began = np.flatnonzero(history["phase"] == WALK)
+        if not began.size:
+            return ()
+        best = int(np.argmin(history["loss"]))
+        found = "quick" if best == 0 or history["phase"][min(best, history["phase"].size) - 1] == QUICK else "long"
+        return (f"Quick steps were slow, so long steps began at step {began[0]}; the best was found by {found} ones.",)
 
     def step(
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: AutoState, sample: Sample

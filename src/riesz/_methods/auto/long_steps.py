@@ -40,16 +40,16 @@ class Walk(eqx.Module):
     length: jax.Array
     """The length of the last step, of the walk or of the dive."""
     made: jax.Array
-    """How many steps of this stretch, or of this dive, were made."""
+    """How many steps of this stretch, or of this dive, were made; it begins below zero, as the first stretch is longer."""
     losses: jax.Array
     """The losses before the last steps of a dive, the newest first."""
 
     @classmethod
-    def start(cls, theta: Vector, edge: jax.Array) -> "Walk":
+    def start(cls, theta: Vector, edge: jax.Array, stretch: int) -> "Walk":
         """At the start, with a step of length one: the first probes find its right length."""
         one, none, inf = jnp.ones((), theta.dtype), jnp.zeros((), int), jnp.full((), jnp.inf, theta.dtype)
         losses = jnp.full(SLOW, jnp.inf, theta.dtype)
-        return cls(theta, theta, one, edge.astype(theta.dtype), inf, jnp.asarray(False), one, none, losses)
+        return cls(theta, theta, one, edge.astype(theta.dtype), inf, jnp.asarray(False), one, none - stretch, losses)
 
     def turned(self, **changes: jax.Array) -> "Walk":
         """At the beginning of a stretch or of a dive."""
@@ -78,7 +78,7 @@ class LongSteps(eqx.Module):
     probes: int = eqx.field(static=True, default=24)
     """The number of lengths: the edge must be met closely, or the walk falls into a narrow valley."""
     stretch: int = eqx.field(static=True, default=75)
-    """How many steps the walk makes between two dives."""
+    """How many steps the walk makes between two dives; before the first one, twice as many."""
 
     def __check_init__(self):
         _check.count("probes", self.probes, least=2)
@@ -122,7 +122,7 @@ class LongSteps(eqx.Module):
         over = dived & (view.vanished | vain & walk.again)
         lowest = jnp.minimum(walk.lowest, loss)
         dives = walk.turned(theta=theta, radius=walk.length)
-        again = dataclasses.replace(Walk.start(walk.first, walk.edge / 2), again=jnp.asarray(True))
+        again = dataclasses.replace(Walk.start(walk.first, walk.edge / 2, self.stretch), again=jnp.asarray(True))
         goes_on = walk.turned(length=walk.radius, lowest=lowest)
         walk = choose((walked, dives), (vain, again), (dived, goes_on), (True, walk))
         return jnp.where(walked, DIVE, phase), walk, dived & ~over, over

@@ -5,12 +5,14 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
 
 from ..._geometry.inner_products import AbstractMetric, draw_sample
 from ..._geometry.linearise import Sample
 from ..._linalg.solvers import AbstractSolver
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
+from ..result import Result
 from ..state import Info, State
 from ..step_sizes import Shortened
 from .choices import Choices
@@ -58,6 +60,10 @@ class AbstractMethod(eqx.Module):
     @abc.abstractmethod
     def at_rest(self, theta: Vector, state: Any) -> Any:
         """The state at theta with its momentum dropped."""
+
+    def notes(self, loss: AbstractLoss, result: Result, history: dict[str, np.ndarray]) -> tuple[str, ...]:
+        """What a user should know of a run beside its result, in sentences."""
+        return ()
 
 
 class AbstractScheme(AbstractMethod):
