@@ -40,7 +40,7 @@ class Walk(eqx.Module):
     length: jax.Array
     """The length of the last step, of the walk or of the dive."""
     made: jax.Array
-    """How many steps of this stretch, or of this dive, were made; it begins below zero, as the first stretch is longer."""
+    """How many steps of this stretch, or of this dive, were made; from below zero in the first, longer stretch."""
     losses: jax.Array
     """The losses before the last steps of a dive, the newest first."""
 
