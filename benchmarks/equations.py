@@ -1,4 +1,4 @@
-"""The four equations on which long steps are measured, with the points, weights and starts of their reference run.
+"""The five problems on which long steps are measured, with the points, weights and starts of their reference run.
 
 Networks are tanh, weights Glorot normal, biases zero; points and weights are Gauss-Legendre's:
 

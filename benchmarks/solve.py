@@ -16,6 +16,7 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
 import argparse
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable
@@ -29,10 +30,9 @@ import scipy.optimize
 from step import poisson
 
 import riesz
-from riesz._methods.auto import Auto
-from riesz._methods.auto import auto as _auto
-from riesz._methods.auto import losses as _memory
+from riesz._methods.auto import Auto, losses, quick_steps
 from riesz._problem.features import evaluate, features, flat
+from riesz._running import loop
 from riesz.experiments import advection_diffusion, extended_xor, mackey_glass, reaction_diffusion
 
 jax.config.update("jax_enable_x64", True)
@@ -210,20 +210,45 @@ def competitors():
 
 
 def ablations():
-    """Auto without one of its ingredients."""
-    second = riesz.SecondOrder
+    """Auto without one of its ingredients: a method, and what is changed of the code that has no field."""
+    path = lambda limit=0.75, corrections=2, lowest=True: quick(
+        retraction=riesz.SecondOrder(limit, corrections, lowest)
+    )
+    quick = lambda **fields: riesz.auto(quick=riesz.QuickSteps(**fields))
+    ones = lambda sizes, theta, residual, speed, drawn: jnp.ones_like(speed)
     return {
-        "auto": (Auto(), {}),
-        "no corrections": (Auto(retraction=second(0.75, 0)), {}),
-        "no curvature limit": (Auto(retraction=second(1e9, 2)), {}),
-        "monotone": (Auto(), {(_memory, "LENGTH"): 1}),
-        "no damping": (Auto(radius=1e6), {}),
-        "damping not eased when straight": (Auto(), {(_auto, "STRAIGHT"): 1e-9}),
-        "unscaled coordinates": (
-            Auto(),
-            {(_auto, "scale"): lambda sizes, theta, residual, speed: jnp.ones_like(speed)},
-        ),
+        "auto": (riesz.auto(), {}),
+        "no corrections": (path(corrections=0), {}),
+        "no curvature limit": (path(limit=1e9), {}),
+        "steps not ended where the loss is lowest": (path(lowest=False), {}),
+        "monotone": (riesz.auto(), {(losses, "LENGTH"): 1}),
+        "no damping": (quick(radius=1e6), {}),
+        "damping not eased when straight": (quick(straight=1e-9), {}),
+        "unscaled coordinates": (riesz.auto(), {(quick_steps, "scale"): ones}),
+        "no long steps": (riesz.auto(), {(Auto, "goes_on"): lambda self, loss: False}),
     }
+
+
+@contextlib.contextmanager
+def changed(parts):
+    """The library with some of its names bound to other values, and no program that was compiled with the old ones."""
+    kept = {(owner, name): getattr(owner, name) for owner, name in parts}
+    try:
+        for (owner, name), value in parts.items():
+            setattr(owner, name, value)
+        forget()
+        yield
+    finally:
+        for (owner, name), value in kept.items():
+            setattr(owner, name, value)
+        forget()
+
+
+def forget():
+    """Let go of every compiled program."""
+    for compiled in (loop.start, loop.advance, loop.measure):
+        compiled._programs.clear()
+    jax.clear_caches()
 
 
 def measure(problem, solvers, seeds):
@@ -270,15 +295,10 @@ def main():
 def ablate(problem, seeds):
     """Auto and auto without each of its parts."""
     print("| | reached | iterations |\n|---|---|---|")
-    for name, (method, constants) in ablations().items():
-        kept = {key: getattr(*key) for key in constants}
-        for (module, constant), value in constants.items():
-            setattr(module, constant, value)
-        jax.clear_caches()
-        ((_, iterations, _, reached),) = measure(problem, {name: by_riesz(lambda method=method: method)}, seeds)
+    for name, (method, parts) in ablations().items():
+        with changed(parts):
+            ((_, iterations, _, reached),) = measure(problem, {name: by_riesz(lambda method=method: method)}, seeds)
         print(f"| {name} | {reached} of {len(seeds)} | {shown(iterations, '.0f')} |", flush=True)
-        for (module, constant), value in kept.items():
-            setattr(module, constant, value)
 
 
 def finish(problem, seeds):

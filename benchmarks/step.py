@@ -1,10 +1,11 @@
 """What a step costs, in units of the work it cannot avoid: Jacobian, QR and SVD(R); and beside another commit.
 
-    make bench            or            python benchmarks/step.py [--repeats 200] [--against COMMIT]
+    make bench            or            python benchmarks/step.py [--repeats 200] [--parts] [--against COMMIT]
 
 Programs are timed in turns within one run and compared by their medians, with BLAS on one thread, because machines
-are shared and noisy. Compilation is timed apart. Prints tables ready for the README; with a commit, its code beside
-this one, each in a process of its own, in turns.
+are shared and noisy. Compilation is timed apart. Prints tables ready for the README, the last ones with the parts of a
+step of `auto` in CPU time beside a step of `ngd` (with --parts, these alone); with a commit, its code beside this one,
+each in a process of its own, in turns.
 """
 
 import os
@@ -13,6 +14,7 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
 import argparse
+import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -92,14 +94,14 @@ def step(method, loss, D, theta, state):
     return jax.lax.fori_loop(0, LOOP, body, (theta, state))
 
 
-def medians(programs, repeats):
+def medians(programs, repeats, clock=time.perf_counter):
     """Median seconds of each program, run in turns."""
     times = {name: [] for name in programs}
     for _ in range(repeats):
         for name, program in programs.items():
-            began = time.perf_counter()
+            began = clock()
             jax.block_until_ready(program())
-            times[name].append(time.perf_counter() - began)
+            times[name].append(clock() - began)
     return {name: float(np.median(column)) for name, column in times.items()}
 
 
@@ -147,6 +149,44 @@ def step_table(problem, repeats):
         print(
             f"| {name} | {1e3 * value:.2f} | {value / seconds[base]:.2f} | {value / seconds['ngd']:.2f} | {compiled} |"
         )
+
+
+QUICK, WALK = 0, 1
+"""The phases of auto that are timed; a step of a dive costs what one of the walk does."""
+
+
+def parts():
+    """Auto whole, and with one part of a quick step changed or left out; and the phase in which each is timed."""
+    quick = lambda **fields: (riesz.auto(quick=riesz.QuickSteps(**fields)), QUICK)
+    return {
+        "auto, quick step": quick(),
+        "... with one try at most": quick(tries=1),
+        "... that measures speeds": quick(seldom=0.0),
+        "... that measures none": quick(seldom=1e300),
+        "... that measures none, path without corrections": quick(
+            seldom=1e300, retraction=riesz.SecondOrder(0.75, 0, lowest=True)
+        ),
+        "... that measures none, straight path": quick(seldom=1e300, retraction=riesz.Straight()),
+        "auto, step of the walk": (riesz.auto(), WALK),
+    }
+
+
+def parts_table(problem, repeats):
+    """CPU time of the parts of a step of auto beside a step of ngd, all from where auto stands after a few steps."""
+    loss, D, theta = problem()
+    auto, ngd = riesz.auto(), riesz.ngd()
+    moved, state = step(auto, loss, D, theta, auto.init(theta))
+    programs = {"ngd": lambda: step(ngd, loss, D, moved, ngd.init(moved))}
+    for name, (method, phase) in parts().items():
+        there = dataclasses.replace(state, phase=jnp.full_like(state.phase, phase))
+        programs[name] = lambda method=method, there=there: step(method, loss, D, moved, there)
+    for program in programs.values():
+        jax.block_until_ready(program())
+    seconds = {name: value / LOOP for name, value in medians(programs, repeats, time.process_time).items()}
+    print(f"\n**{problem.__name__}**: CPU time of a step of auto (median of {repeats} times {LOOP} steps)\n")
+    print("| | CPU ms | / NGD step |\n|---|---|---|")
+    for name, value in seconds.items():
+        print(f"| {name} | {1e3 * value:.2f} | {value / seconds['ngd']:.2f} |", flush=True)
 
 
 def serve(problem):
@@ -221,6 +261,7 @@ def many_table(problem, starts, steps, repeats):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=50)
+    parser.add_argument("--parts", action="store_true", help="time the parts of a step of auto only")
     parser.add_argument("--against", metavar="COMMIT", help="time this code beside that of a commit")
     parser.add_argument("--serve", choices=["advection_diffusion", "poisson"], help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -231,6 +272,9 @@ if __name__ == "__main__":
     elif options.against:
         for name, problem in problems.items():
             against_table(options.against, problem, repeats[name])
+    elif options.parts:
+        for name, problem in problems.items():
+            parts_table(problem, repeats[name])
     else:
         for name, problem in problems.items():
             step_table(problem, repeats[name])
@@ -239,3 +283,5 @@ if __name__ == "__main__":
         print("|---|---|---|---|")
         many_table(advection_diffusion, 16, 100, 5)
         many_table(poisson, 16, 20, 3)
+        for name, problem in problems.items():
+            parts_table(problem, repeats[name])

@@ -1,6 +1,7 @@
 """Point-wise forms M_j of an inner product, as factors R_j with M_j = R_j^T R_j."""
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -13,6 +14,9 @@ from .._problem.measures import Points
 
 class AbstractForm(eqx.Module):
     """A symmetric form on R^p at every point, its negative part cut off."""
+
+    squared: ClassVar[bool] = False
+    """Whether R_j comes from M_j, whose rounding errors are then those of a matrix that was squared."""
 
     @abc.abstractmethod
     def root(self, z: jax.Array) -> jax.Array:
@@ -58,6 +62,7 @@ class Full(AbstractForm):
     negative eigenvalues.
     """
 
+    squared: ClassVar[bool] = True
     eigenvalues: jax.Array
     vectors: jax.Array
 
@@ -80,6 +85,9 @@ def form_of(term: AbstractTerm, z: jax.Array, over: Points) -> AbstractForm | No
             return Diagonal(jnp.maximum(term.diagonals(z, over), 0))
     # One at a time: batched, LAPACK's calls wait in XLA's threads for XLA's threads, and two of them wait for ever.
     eigenvalues, vectors = jax.lax.map(jnp.linalg.eigh, term.hessians(z, over))
+    # What should be zero, as along (1, ..., 1) for softmax, is rounding of the largest one.
+    rounding = eigenvalues.shape[1] * jnp.finfo(z.dtype).eps * jnp.max(jnp.abs(eigenvalues), axis=1, keepdims=True)
+    eigenvalues = jnp.where(eigenvalues > rounding, eigenvalues, 0)
     return Full(jnp.maximum(eigenvalues, 0), vectors)
 
 

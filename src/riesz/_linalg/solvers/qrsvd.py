@@ -1,5 +1,7 @@
 """QR of the rows without ever forming Q, then the SVD of R."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -50,6 +52,8 @@ class SingularValues(AbstractFactors):
     V: jax.Array
     tall: bool = eqx.field(static=True)
     """Whether there are at least as many rows as parameters, so that Q is on the left."""
+    null: jax.Array | float = 1.0
+    """The share of a covector's part in the null space that is represented: all of it, or none."""
 
     @property
     def eigenvalues(self) -> jax.Array:
@@ -60,18 +64,20 @@ class SingularValues(AbstractFactors):
         """Singular values are resolved to rounding, so their squares are resolved twice as deep."""
         return jnp.finfo(self.s.dtype).eps ** 2 * jnp.max(self.eigenvalues)
 
-    def resolved(self) -> "SingularValues":
-        r"""The same with singular values that are only rounding set to zero.
+    def resolved(self, rounding: float) -> "SingularValues":
+        r"""The same with singular values that are only rounding set to zero, and nothing represented along them.
 
-        Rounding of column j is a share of its norm $n_j$, so the length $s_i = |\Psi v_i|$ means something where it is
-        above rounding of $\sum_j |v_{ji}|\, n_j$: where columns differ in size by many orders, small singular values
-        are as good as large ones. On the side of the rows, that of the largest one is the measure.
+        Rounding of column j is the given share of its norm $n_j$, so the length $s_i = |\Psi v_i|$ means something
+        where it is above that of $\sum_j |v_{ji}|\, n_j$: where columns differ in size by many orders, small singular
+        values are as good as large ones. On the side of the rows, that of the largest one is the measure.
         """
         size = jnp.abs(self.V).T @ self.psi.norms() if self.tall else self.s[0]
-        return eqx.tree_at(lambda f: f.s, self, jnp.where(self.s > 10 * jnp.finfo(self.s.dtype).eps * size, self.s, 0))
+        s = jnp.where(self.s > 10 * rounding * size, self.s, 0)
+        return dataclasses.replace(self, s=s, null=jnp.zeros((), s.dtype))
 
     def inverse(self, filter: AbstractFilter) -> "FilteredSingularValues":
-        return FilteredSingularValues(self.psi, self, filter(self.eigenvalues), filter(jnp.zeros_like(self.s[0])))
+        null = self.null * filter(jnp.zeros_like(self.s[0]))
+        return FilteredSingularValues(self.psi, self, jnp.where(self.s > 0, filter(self.eigenvalues), null), null)
 
     def left(self, r: jax.Array) -> jax.Array:
         """The coefficients of a function in the left singular vectors: U^T Q^T r."""

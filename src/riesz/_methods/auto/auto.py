@@ -18,7 +18,7 @@ from ..._linalg.solvers.qrsvd import SingularValues
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..choose import choose
-from ..result import Result
+from ..result import Result, first_code
 from ..retractions import Straight
 from ..schemes.base import AbstractMethod
 from ..state import Info
@@ -123,7 +123,12 @@ class Auto(AbstractMethod):
         gradient = Representer(jnp.zeros_like(theta), view.space.rank, outcome.residual)
         info = Info.of(view.at, view.covector, gradient, outcome.moved, jnp.ones((), theta.dtype))
         # With no tangent space from the start there is nothing to gain either, but that is not convergence.
-        end = jnp.where((info.rank == 0) & (state.k <= HOPELESS), 0, outcome.end)
+        vain = first_code([
+            (state.k <= HOPELESS, Result.RUNNING),
+            (info.gradient_norm**2 == 0, Result.CONVERGED_GRADIENT),
+            (state.k > HOPELESS, Result.STAGNATED),
+        ])  # fmt: skip
+        end = jnp.where(info.rank == 0, vain, outcome.end)
         told = lambda info: (info.accepted, info.end, info.phase, info.shortened)
         info = eqx.tree_at(told, info, (outcome.accepted, end, state.phase, outcome.shortened))
         return outcome.moved.theta, dataclasses.replace(after, k=state.k + 1), info
@@ -142,8 +147,10 @@ class Auto(AbstractMethod):
         space = TangentSpace.of(blocks, psi, self.solver, least, jnp.where(is_quick, S, 1))
         if isinstance(space.factors, SingularValues):
             # A long step is held back by its length, a quick one by what can be gained, which noise must not add to.
-            s = jnp.where(is_quick, space.factors.resolved().s, space.factors.s)
-            space = dataclasses.replace(space, factors=dataclasses.replace(space.factors, s=s))
+            full = dataclasses.replace(space.factors, null=jnp.ones((), theta.dtype))
+            eps, squared = float(jnp.finfo(theta.dtype).eps), any(block.form.squared for block in blocks)
+            resolved = full.resolved(eps**0.5 if squared else eps)
+            space = dataclasses.replace(space, factors=choose((is_quick, resolved), (True, full)))
         values = space.rows(lambda block: block.features.values)
         ulps = jnp.sum((theta * psi.norms()) ** 2) + jnp.sum(values**2)
         rounding = jnp.finfo(theta.dtype).eps ** 2 * ulps

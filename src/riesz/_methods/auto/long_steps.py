@@ -21,6 +21,9 @@ QUICK, WALK, DIVE = 0, 1, 2
 SLOW = 6
 """A dive is over when this many steps have not halved the loss."""
 
+NEAR = 1e5
+"""Where dives have come to this multiple of rounding, a second walk would find nothing that is worth its steps."""
+
 
 class Walk(eqx.Module):
     """Where the walk stands, and how the dives from it went."""
@@ -119,7 +122,7 @@ class LongSteps(eqx.Module):
         slow = (walk.made > SLOW) & ~(loss < walk.losses[-1] / 2)
         dived = (phase == DIVE) & (slow | exhausted | view.vanished)
         vain = dived & ~(loss < walk.lowest / 10)
-        over = dived & (view.vanished | vain & walk.again)
+        over = dived & (view.vanished | vain & (walk.again | (walk.lowest <= NEAR * view.rounding)))
         lowest = jnp.minimum(walk.lowest, loss)
         dives = walk.turned(theta=theta, radius=walk.length)
         again = dataclasses.replace(Walk.start(walk.first, walk.edge / 2, self.stretch), again=jnp.asarray(True))

@@ -26,7 +26,7 @@ LOOK, QUICKLY = 20, 100.0
 SETTLED, SETTLED_DRAWN = 3, 100
 """This many steps in a row with nothing to gain end a run; more where points are drawn, since few may miss much."""
 FAR = 30.0
-"""Parameters this many times as large as at the start, and growing, run to infinity."""
+"""Parameters this many times as large as at the start run to infinity, if the loss falls along them by its own size."""
 FADING = 0.9
 """The share of the squared sizes of tangent functions that is left after a step, where points are drawn."""
 
@@ -191,7 +191,7 @@ class QuickSteps(eqx.Module):
         ends = settled | window.stuck
         flat = jax.lax.cond(ends, lambda: at.unbalanced(covector) <= 4 * rounding.eps**0.5, lambda: jnp.asarray(False))
         far = jnp.linalg.norm(theta) > FAR * (1 + jnp.linalg.norm(state.window.first))
-        runs_away = far & (covector @ theta <= 0)
+        runs_away = far & (-(covector @ theta) > at.magnitude / 10)
         end = first_code([
             (settled & flat, Result.CONVERGED_GRADIENT),
             (view.vanished & ((window.idle > SETTLED) | (window.retreats > 0)), Result.CONVERGED_LOSS),

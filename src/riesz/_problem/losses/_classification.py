@@ -15,7 +15,8 @@ from ._data import known, matched, present
 
 def _logistic(z: jax.Array, data: Any) -> jax.Array:
     z, data = matched("logistic", z, data)
-    return jnp.sum(jax.nn.softplus(z) - data * z)
+    # log(1 + e^z) - y z without the difference, which would lose what is left of a label that is read with confidence.
+    return jnp.sum(data * jax.nn.softplus(-z) + (1 - data) * jax.nn.softplus(z))
 
 
 def logistic(over: AbstractMeasure) -> Integral:
@@ -55,7 +56,10 @@ class Softmax(eqx.Module):
                 f"but values are {z.shape}."
             )
         # A label that nobody could check gives NaN where it is out of range, and not the nearest class.
-        return jax.nn.logsumexp(z) - jnp.take(z, label.reshape(()), mode="fill")
+        right = label.reshape(())
+        others = jnp.where(jnp.arange(z.size) == right, -jnp.inf, z - jnp.take(z, right, mode="fill"))
+        # log(1 + sum of the others), which keeps its digits where the label is read with confidence.
+        return jax.nn.softplus(jax.nn.logsumexp(others))
 
 
 def softmax(over: AbstractMeasure) -> Integral:
