@@ -436,7 +436,7 @@ def saved(tmp_path_factory):
 
 def fresh_run():
     options = Options.checked(THETA, 90, None, None, None, None, False)
-    problem, key = prepare(FITTING, D, THETA, "nhb", None, options, None)
+    problem, key, _ = prepare(FITTING, D, THETA, "nhb", None, options, None)
     return Run(problem, THETA, key, **options.tests)
 
 

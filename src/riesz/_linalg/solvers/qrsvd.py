@@ -76,8 +76,9 @@ class SingularValues(AbstractFactors):
         return dataclasses.replace(self, s=s, null=jnp.zeros((), s.dtype))
 
     def inverse(self, filter: AbstractFilter) -> "FilteredSingularValues":
+        eigenvalues = self.eigenvalues
         null = self.null * filter(jnp.zeros_like(self.s[0]))
-        return FilteredSingularValues(self.psi, self, jnp.where(self.s > 0, filter(self.eigenvalues), null), null)
+        return FilteredSingularValues(self.psi, self, jnp.where(self.s > 0, filter(eigenvalues), null), null)
 
     def left(self, r: jax.Array) -> jax.Array:
         """The coefficients of a function in the left singular vectors: U^T Q^T r."""
