@@ -70,6 +70,8 @@ def minimise(
     - `target`: stop when the loss is at most this number, or, for `{"mse": 3e-2}`, when those metrics are.
     - `tolerance`: stop when |step| <= tolerance (|theta| + tolerance). Or a dictionary with any of `"step"`, that test;
       `"gradient"`, |grad L(theta)| <= tolerance; `"loss"`, five steps in a row that change L by at most tolerance |L|.
+      Where points are drawn, targets and tolerances are for fading means over at least 20 batches; steps that a method
+      has held back meet no tolerance; and `solution.theta` is where the test held.
     - `max_seconds`: the time limit, compilation and metrics aside; looked at between chunks of at most 32 steps.
     - `metrics`: functions of theta to record at every iterate; their time is not counted.
     - `key`: a random key, needed where points are drawn anew each step.

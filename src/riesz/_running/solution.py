@@ -14,7 +14,7 @@ class Solution(eqx.Module):
     """What `minimise` returns; from `minimise_many`, with a leading axis of starts."""
 
     theta: jax.Array
-    """The best accepted parameters; the last ones where points are drawn anew each step."""
+    """The best accepted parameters; those that met a target or tolerance; the last ones where points are drawn."""
     loss: jax.Array
     """The loss at theta."""
     last: jax.Array
