@@ -84,23 +84,28 @@ class SecondOrder(AbstractRetraction):
         _check.count("corrections", self.corrections, least=0)
 
     def __call__(self, at: Linearisation, space: Any, delta: Vector) -> Retracted:
-        bent = space.rows(lambda block: bend(at.D, block.operator, at.theta, delta, block.over.x))
-        a = -space.project(bent)
+        bent = lambda operator, over: bend(at.D, operator, at.theta, delta, over.x)
+        turns = [bent(part.term.operator, part.over) for part in at.parts] if self.lowest else []
+        known = dict(enumerate(turns))
+        turned = lambda block: known[block.term] if block.term in known else bent(block.operator, block.over)
+        a = -space.project(space.rows(turned))
         length, limit = space.length(delta), jnp.asarray(self.limit, delta.dtype)
         bending = space.length(a) / jnp.where(length > 0, length, 1)
         s = jnp.where(bending > limit, limit / jnp.where(bending > limit, bending, 1), 1)
         if self.lowest:
-            s = jnp.minimum(s, self._newton(at, space, delta, a))
+            s = jnp.minimum(s, self._newton(at, space, delta, a, turns))
         theta = at.theta + s * delta + s**2 / 2 * a
         if self.corrections:
             theta = self._corrected(at, space, theta, s * delta, s**2 / 2 * space.length(a))
         return Retracted(theta, s * delta, s, bending)
 
-    def _newton(self, at: Linearisation, space: Any, delta: Vector, a: Vector) -> jax.Array:
+    def _newton(
+        self, at: Linearisation, space: Any, delta: Vector, a: Vector, turns: list[jax.Array]
+    ) -> jax.Array:
         r"""Where $s L'(\psi^T\delta) + \tfrac{s^2}{2} q$ is lowest, with q the second derivative along the path."""
         covector = at.covector(at.slopes)
-        turns = [flat(bend(at.D, part.term.operator, at.theta, delta, part.over.x)) for part in at.parts]
-        paired = [part.over.weights @ jnp.sum(z * part.slopes, 1) for part, z in zip(at.parts, turns, strict=True)]
+        pairs = zip(at.parts, turns, strict=True)
+        paired = [part.over.weights @ jnp.sum(flat(turn) * part.slopes, 1) for part, turn in pairs]
         q = space.norm(delta) ** 2 + sum(paired) + covector @ a
         slope = -(covector @ delta)
         shorter = (q > slope) & (slope > 0)

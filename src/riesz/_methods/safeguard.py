@@ -54,7 +54,7 @@ class Safeguard(eqx.Module):
     ) -> tuple[Vector, GuardedState, GuardedInfo]:
         """The method's step if the loss is finite where it leads, else no step."""
         trial, inner, info = self.method.shortened(state.factor).step(loss, D, theta, state.inner, sample)
-        trial_loss = loss.value(D(trial), sample.terms)
+        trial_loss = loss.value(D(trial), sample.terms) if info.trial_loss is None else info.trial_loss
         finite = jnp.isfinite(trial_loss) & jnp.all(jnp.isfinite(trial)) & jnp.isfinite(info.alpha)
 
         choose = lambda good, bad: jax.tree.map(lambda g, b: jnp.where(finite, g, b), good, bad)

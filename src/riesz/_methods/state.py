@@ -64,6 +64,8 @@ class Info(eqx.Module):
     """False where the step was undone."""
     phase: jax.Array = _column(int)
     """Which of its rules made the step, where a method has several: of auto 0 quick, 1 walk, 2 dive."""
+    trial_loss: jax.Array | None = None
+    """The loss where the step leads, on its own points; None where the method has not evaluated it."""
 
     @classmethod
     def of(

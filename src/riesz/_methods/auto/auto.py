@@ -128,10 +128,16 @@ class Auto(AbstractMethod):
             (info.gradient_norm**2 == 0, Result.CONVERGED_GRADIENT),
             (state.k > HOPELESS, Result.STAGNATED),
         ])  # fmt: skip
-        end = jnp.where(info.rank == 0, vain, outcome.end)
-        told = lambda info: (info.accepted, info.end, info.phase, info.shortened)
-        info = eqx.tree_at(told, info, (outcome.accepted, end, state.phase, outcome.shortened))
-        return outcome.moved.theta, dataclasses.replace(after, k=state.k + 1), info
+        there = outcome.moved.theta
+        info = dataclasses.replace(
+            info,
+            accepted=outcome.accepted,
+            end=jnp.where(info.rank == 0, vain, outcome.end),
+            phase=state.phase,
+            shortened=outcome.shortened,
+            trial_loss=jax.lax.cond(jnp.isnan(outcome.loss), lambda: view.value(there), lambda: outcome.loss),
+        )
+        return there, dataclasses.replace(after, k=state.k + 1), info
 
     def _look(
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: AutoState, sample: Sample
@@ -183,5 +189,5 @@ def _back(view: View, state: AutoState) -> tuple[Outcome, AutoState]:
     quick = dataclasses.replace(state.quick, window=choose((over, window.retreated()), (True, window)))
     phase = jnp.where(over, QUICK, WALK).astype(state.phase.dtype)
     yes, nan = jnp.asarray(True), jnp.full((), jnp.nan, theta.dtype)
-    outcome = Outcome(Straight()(view.at, None, there - theta), yes, jnp.zeros((), int), yes, nan)
+    outcome = Outcome(Straight()(view.at, None, there - theta), nan, yes, jnp.zeros((), int), yes, nan)
     return outcome, dataclasses.replace(state, phase=phase, quick=quick, leaving=jnp.asarray(False))

@@ -101,17 +101,17 @@ class LongSteps(eqx.Module):
         delta = steps(steps.damping(length))
         trial = view.value(at.theta + delta)
         lower = trial < at.loss
-        moved = Straight()(at, None, jnp.where(lower, delta, 0))
+        moved, loss = Straight()(at, None, jnp.where(lower, delta, 0)), jnp.where(lower, trial, at.loss)
         walk = dataclasses.replace(
             walk,
             length=jnp.where(lower, length, lengths[0]),
             made=walk.made + 1,
             losses=jnp.roll(walk.losses, 1).at[0].set(at.loss),
         )
-        phase, walk, back, over = self._after(view, moved.theta, jnp.where(lower, trial, at.loss), phase, walk)
+        phase, walk, back, over = self._after(view, moved.theta, loss, phase, walk)
         end = first_code([(over & view.vanished, Result.CONVERGED_LOSS), (over, Result.STAGNATED)])
         nan = jnp.full((), jnp.nan, dtype)
-        return Outcome(moved, lower, end, jnp.asarray(True), nan), phase, walk, back
+        return Outcome(moved, loss, lower, end, jnp.asarray(True), nan), phase, walk, back
 
     def _after(
         self, view: View, theta: Vector, loss: jax.Array, phase: jax.Array, walk: Walk

@@ -182,7 +182,8 @@ class QuickSteps(eqx.Module):
             (True, state.window.stayed()),
         ).settling(stationary & ~stranded)
         back, still = (Straight()(at, None, delta) for delta in (state.window.best - theta, jnp.zeros_like(theta)))
-        moved = choose((accepted | lost, trial.moved), (retreat, back), (True, still))
+        tried, nan = accepted | lost, jnp.full((), jnp.nan, theta.dtype)
+        moved, loss = choose((tried, (trial.moved, trial.loss)), (retreat, (back, nan)), (True, (still, at.loss)))
         damping = choose(
             (retreat, 10 * jnp.maximum(state.damping, 1)),
             (True, self._controlled(state.damping, tries, accepted, trial.moved.bending)),
@@ -209,7 +210,7 @@ class QuickSteps(eqx.Module):
             mark=jnp.where(k % LOOK == 0, lowest, state.mark),
         )  # fmt: skip
         shortened = (factor > 1) | (tries > 1) | (moved.scale < 1) | ~accepted
-        return Outcome(moved, accepted | retreat, end, shortened, trial.residual), state, slow
+        return Outcome(moved, loss, accepted | retreat, end, shortened, trial.residual), state, slow
 
     def _controlled(self, damping: jax.Array, tries: jax.Array, accepted: jax.Array, bending: jax.Array) -> jax.Array:
         """The factor on lambda after a step: what rejections raised is kept, then eased to 1, or less if straight."""

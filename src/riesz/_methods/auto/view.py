@@ -35,6 +35,8 @@ class Outcome(eqx.Module):
     """What a rule has decided."""
 
     moved: Retracted
+    loss: jax.Array
+    """The loss where it leads; NaN where that is not known."""
     accepted: jax.Array
     end: jax.Array
     """The code of the result with which the run ends here; that of RUNNING to go on."""
