@@ -99,9 +99,7 @@ class SecondOrder(AbstractRetraction):
             theta = self._corrected(at, space, theta, s * delta, s**2 / 2 * space.length(a))
         return Retracted(theta, s * delta, s, bending)
 
-    def _newton(
-        self, at: Linearisation, space: Any, delta: Vector, a: Vector, turns: list[jax.Array]
-    ) -> jax.Array:
+    def _newton(self, at: Linearisation, space: Any, delta: Vector, a: Vector, turns: list[jax.Array]) -> jax.Array:
         r"""Where $s L'(\psi^T\delta) + \tfrac{s^2}{2} q$ is lowest, with q the second derivative along the path."""
         covector = at.covector(at.slopes)
         pairs = zip(at.parts, turns, strict=True)

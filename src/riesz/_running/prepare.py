@@ -1,6 +1,7 @@
 """What `minimise` checks and puts together before anything is compiled."""
 
 import dataclasses
+import math
 import threading
 import warnings
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from .._problem.features import Whole, traced
 from .._problem.integral import AbstractLoss, AbstractTerm, Integral
 from .._problem.programs import calls_lapack
 from .._types import Vector
+from .buckets import in_buckets
 from .loop import TOLERANCES, Problem
 from .memory import fitted, is_small
 
@@ -201,6 +203,10 @@ def prepare(
     silent = {"solver_residual"} if chosen.solver is None or chosen.solver.has_spectrum else set()
     silent |= set() if isinstance(chosen, Auto) and chosen.goes_on(loss) else {"phase"}
     looks = "gradient" in options.tolerance
+    # Rows that are fewer than parameters are solved on their own side, which more rows would change.
+    shapes = [(over.x.shape[0], *z.shape[1:]) for _, over, _, z in _terms(loss, D, theta, key)]
+    if small and sum(map(math.prod, shapes)) >= theta.size:
+        loss = in_buckets(loss)
     problem = Problem(loss, D, Safeguard(chosen), drawn, bool(options.metrics), small, frozenset(silent), looks)
     return problem, key if drawn else None, notes
 

@@ -153,10 +153,11 @@ class Auto(AbstractMethod):
         space = TangentSpace.of(blocks, psi, self.solver, least, jnp.where(is_quick, S, 1))
         if isinstance(space.factors, SingularValues):
             # A long step is held back by its length, a quick one by what can be gained, which noise must not add to.
-            full = dataclasses.replace(space.factors, null=jnp.ones((), theta.dtype))
             eps, squared = float(jnp.finfo(theta.dtype).eps), any(block.form.squared for block in blocks)
-            resolved = full.resolved(eps**0.5 if squared else eps)
-            space = dataclasses.replace(space, factors=choose((is_quick, resolved), (True, full)))
+            resolved = space.factors.resolved(eps**0.5 if squared else eps)
+            s = jnp.where(is_quick, resolved.s, space.factors.s)
+            null = jnp.where(is_quick, resolved.null, space.factors.null)
+            space = dataclasses.replace(space, factors=dataclasses.replace(space.factors, s=s, null=null))
         values = space.rows(lambda block: block.features.values)
         ulps = jnp.sum((theta * psi.norms()) ** 2) + jnp.sum(values**2)
         rounding = jnp.finfo(theta.dtype).eps ** 2 * ulps

@@ -144,6 +144,9 @@ def last_crossing(lengths: jax.Array, ratios: jax.Array, wanted: jax.Array) -> j
 
 
 def in_batches(value: Callable[[jax.Array], jax.Array], dampings: jax.Array, at: Linearisation) -> jax.Array:
-    """The loss at every damping, for as many at a time as make a few thousand values."""
-    values = sum(part.features.values.size for part in at.parts)
-    return jax.lax.map(value, dampings, batch_size=max(1, min(dampings.size, 4096 // values)))
+    """The loss at every damping, in equal batches of as many as make a few thousand values."""
+    values, count = sum(part.features.values.size for part in at.parts), dampings.size
+    batches = next(n for n in range(1, count + 1) if count % n == 0 and (count // n * values <= 4096 or n == count))
+    if batches == 1:
+        return jax.vmap(value)(dampings)
+    return jax.lax.map(jax.vmap(value), dampings.reshape(batches, -1)).reshape(-1)

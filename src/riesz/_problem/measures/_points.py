@@ -38,6 +38,13 @@ class Points(AbstractMeasure):
         """The points with the given indices, their weights and data."""
         return jax.tree.map(lambda array: array[chosen], self)
 
+    def filled(self, count: int) -> "Points":
+        """The same measure with the first `count` points once more, with weight zero."""
+        # By NumPy, which compiles nothing.
+        fill = lambda array: jnp.asarray(np.pad(array, [(0, count), *[(0, 0)] * (array.ndim - 1)], mode="wrap"))
+        weights = jnp.asarray(np.pad(self.weights, (0, count)))
+        return eqx.tree_at(lambda over: over.weights, jax.tree.map(fill, self), weights)
+
     def __rmul__(self, factor: Any) -> "Points":
         return Points(self.x, factor * self.weights, self.data)
 
