@@ -83,15 +83,17 @@ def unavoidable(loss, D, theta):
     return jax.lax.fori_loop(0, LOOP, body, theta)
 
 
-@eqx.filter_jit
-def step(method, loss, D, theta, state):
-    """The method's own step, and nothing round it."""
+def steps(method, loss, D, theta, state):
+    """The method's own steps, and nothing round them."""
 
     def body(_, carry):
         theta, state, _ = method.step(loss, D, *carry, method.draw(loss, D, carry[0]))
         return theta, state
 
     return jax.lax.fori_loop(0, LOOP, body, (theta, state))
+
+
+step = eqx.filter_jit(steps)
 
 
 def medians(programs, repeats, clock=time.perf_counter):
@@ -173,6 +175,9 @@ def parts():
 
 def parts_table(problem, repeats):
     """CPU time of the parts of a step of auto beside a step of ngd, all from where auto stands after a few steps."""
+    from riesz._running.loop import Compiled  # here, because other commits may have none
+
+    step = Compiled(steps)  # with the compiler's settings that `minimise` has
     loss, D, theta = problem()
     auto, ngd = riesz.auto(), riesz.ngd()
     moved, state = step(auto, loss, D, theta, auto.init(theta))
