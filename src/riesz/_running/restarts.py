@@ -75,14 +75,14 @@ class Starts:
         return starts
 
     def theta(self, number: int) -> jax.Array:
-        """The parameters of a start, in the precision of the first one."""
+        """The parameters of a start, in the type of the first one, for which programs are compiled."""
         if number == 0:
             return self.theta0
         # Counted from the end: the draws of a step have the keys at the beginning.
         theta = check_start(self.start(jax.random.fold_in(self.key, 2**32 - number)), 1, "start(key)")
         if theta.shape != self.theta0.shape:
             raise ValueError(f"start(key) must have the shape of theta0, {self.theta0.shape}, not {theta.shape}.")
-        return theta.astype(self.theta0.dtype)
+        return self.theta0.at[:].set(theta.astype(self.theta0.dtype))  # weakly typed where theta0 is
 
     def begins_again(self, made: Sequence[Start], target: Any) -> bool:
         """Whether the starts that were made leave a reason and the right to make another."""
