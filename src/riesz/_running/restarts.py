@@ -22,7 +22,8 @@ class Restarts:
     start ends `STAGNATED` or `UNBOUNDED`, or, if there is a target, in any way that is not the target, a limit, a
     callback or an interruption, the next start i is made: the run that `minimise` makes from
     `start(jax.random.fold_in(key, 2**32 - i))`. These keys are those of no step that draws points. All starts share
-    `max_steps` and `max_seconds`. Returned is the start that reached the target, or else the one with the lowest loss.
+    `max_steps` and `max_seconds`. Returned is the start that reached the target, or else the one with the lowest loss;
+    `solution.starts` tells of all.
 
     **Arguments:**
 
