@@ -252,6 +252,18 @@ def test_ctrl_c_in_a_further_start():
     assert solution.notes[-1].endswith("; the last one ended INTERRUPTED.")
 
 
+def test_ctrl_c_between_starts_loses_none():
+    drawn = []
+
+    def start(key):
+        drawn.append(key)
+        if len(drawn) > 2:  # it is drawn once to be checked, and once to run from
+            raise KeyboardInterrupt
+        return in_the_valley(key)
+
+    assert len(fit(start).starts) == 2
+
+
 # ------------------------------------------------------------------------------------------------ keys and bits
 
 
@@ -456,6 +468,11 @@ def test_a_disk_that_refuses_a_further_start_ends_no_run(tmp_path, monkeypatch, 
     assert "The checkpoint cannot be saved (No space left on device); the run goes on." in caplog.text
     assert "Start 1 is not logged (log must be a new file" in caplog.text
     assert taken.read_text() == "mine\n"
+
+
+def test_tensorboard_shows_starts_side_by_side(tmp_path):
+    fit(in_the_valley, n=1, log=riesz.TensorBoard(tmp_path))
+    assert len(list(tmp_path.glob("events*"))) == len(list(tmp_path.glob("start-1/events*"))) == 1
 
 
 def test_the_progress_bar_says_the_start(capsys):

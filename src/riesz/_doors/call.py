@@ -81,9 +81,11 @@ class Call:
     def run_starts(self, starts: Starts) -> Solution:
         """Runs from one start after another, while there is a reason for it, and the solution of the best."""
         chosen, made = self._next(starts, ())
-        while self._begins_again(starts, made):
-            run, made = self._next(starts, made)
-            chosen = run if best(made) is made[-1] else chosen
+        # Ctrl-C while a further start is drawn, or put where it was, ends the call with the starts that were made.
+        with contextlib.suppress(KeyboardInterrupt):
+            while self._begins_again(starts, made):
+                run, made = self._next(starts, made)
+                chosen = run if best(made) is made[-1] else chosen
         solution = chosen.solution()
         return dataclasses.replace(solution, notes=(*solution.notes, told(made)), starts=made)
 
