@@ -1,6 +1,7 @@
 """A run that others kill: `python killed.py FOLDER` makes it, or goes on with it, and leaves FOLDER/end.npz.
 
-Importing it gives the same problem, to compare with.
+`python killed.py FOLDER restarted` does so with a run of several starts. Importing it gives the same problems, to
+compare with.
 """
 
 import pathlib
@@ -27,6 +28,26 @@ def run(folder=None, log=None, max_steps=STEPS, **changes):
     )
 
 
+def restarted(folder=None, log=None):
+    """Three starts of some thousand small steps, none of which reaches the target."""
+    D, theta0 = riesz.mlp(jax.random.key(0), (1, 3, 1))
+    x = jnp.linspace(0.0, 1.0, 20)
+    return riesz.minimise(
+        riesz.least_squares(riesz.points(x, data=jnp.sin(20 * x))),
+        D,
+        theta0,
+        riesz.gd(step_size=riesz.Clipped(0.02)),
+        max_steps=100_000,
+        target=0.0,
+        tolerance={"gradient": 0.01},
+        key=jax.random.key(1),
+        restarts=riesz.Restarts(2),
+        checkpoint=None if folder is None else riesz.Checkpoint(folder, steps=32, keep=3),
+        log=log,
+        progress=False,
+    )
+
+
 def arrays(solution):
     """What must agree bit by bit: everything but the time it took."""
     history = {f"history_{name}": column for name, column in solution.history.items() if name != "seconds"}
@@ -36,4 +57,5 @@ def arrays(solution):
 if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
     folder = pathlib.Path(sys.argv[1])
-    np.savez(folder / "end.npz", **arrays(run(folder, folder / "log.jsonl")))
+    make = {"run": run, "restarted": restarted}[sys.argv[2] if len(sys.argv) > 2 else "run"]
+    np.savez(folder / "end.npz", **arrays(make(folder, folder / "log.jsonl")))

@@ -46,6 +46,10 @@ def minimise(loss=loss, D=D, theta0=theta, **options):
     return riesz.minimise(loss, D, theta0, **options)
 
 
+def restarting(start=None, D=D, key=key):
+    return minimise(D=D, restarts=riesz.Restarts(3, start), key=key)
+
+
 def many(thetas=thetas, loss=loss, D=D, **options):
     return riesz.minimise_many(loss, D, thetas, **options)
 
@@ -353,6 +357,19 @@ OPTIONS = [
     ("method is a class", lambda: minimise(method=riesz.HeavyBall), TypeError, r"^method must be a method"),
     ("method is a loss", lambda: minimise(method=loss), TypeError, r"^method must be a method"),
     ("method is a number", lambda: minimise(method=0.1), TypeError, r"^method must be a method"),
+    ("restarts are a number", lambda: minimise(restarts=3, key=key), TypeError, r"^restarts must be riesz.Restarts"),
+    ("no restart", lambda: riesz.Restarts(0), ValueError, r"^n must be at least 1"),
+    ("half a restart", lambda: riesz.Restarts(1.5), TypeError, r"^n must be a whole number"),
+    ("start is an array", lambda: riesz.Restarts(3, theta), TypeError, r"^start must be a function"),
+    ("restarts without a key", lambda: restarting(key=None), ValueError, r"^key must be given.* restarts draw"),
+    ("restarts with a seed", lambda: restarting(key=0), TypeError, r"^key must be one random key"),
+    ("no start to begin from", lambda: restarting(D=lambda t: D(t)), ValueError, r"^start must be given.* no D.start"),
+    ("start of another size", lambda: restarting(lambda key: theta[1:]), ValueError, r"^start\(key\) .* of theta0"),
+    ("start is a matrix", lambda: restarting(lambda key: thetas), ValueError, r"^start\(key\) must have one axis"),
+    ("start of integers", lambda: restarting(lambda key: jnp.arange(10)), TypeError, r"^start\(key\) must be floating"),
+    ("start of NaN", lambda: restarting(lambda key: nan * theta), ValueError, r"^start\(key\) must be finite"),
+    ("start of nothing", lambda: restarting(lambda key: None), TypeError, r"^start\(key\) must be an array"),
+    ("seed for a start", lambda: D.start(0), TypeError, r"^key must be one random key"),
     ("several betas", lambda: minimise(method=riesz.nhb(beta=jnp.ones(2))), ValueError, r"^beta must be .* single"),
     (
         "several floors",

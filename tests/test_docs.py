@@ -41,7 +41,9 @@ def test_every_result_is_on_the_reliability_page():
 @pytest.mark.slow
 def test_the_example_of_the_reliability_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first = run_page("docs/reliability.md", tmp_path)["solution"]
+    names = run_page("docs/reliability.md", tmp_path)
+    first, best = names["solution"], names["best"]
+    assert best.result is riesz.Result.TARGET_REACHED and len(names["ends"]) == len(best.starts)
     assert (tmp_path / "run/log.jsonl").read_text().count("\n") == first.steps + 1
     assert run_page("docs/reliability.md", tmp_path)["solution"].steps == first.steps
 

@@ -121,7 +121,9 @@ from ._records.checkpoint import CheckpointError as CheckpointError
 from ._records.logs import AbstractLog as AbstractLog
 from ._records.logs import JSONLines as JSONLines
 from ._records.logs import TensorBoard as TensorBoard
+from ._running.restarts import Restarts as Restarts
 from ._running.solution import Solution as Solution
 from ._running.solution import SolveError as SolveError
+from ._running.solution import Start as Start
 
 __version__ = "0.1.0"

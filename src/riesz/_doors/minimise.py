@@ -1,6 +1,7 @@
 """minimise and minimise_many: a host loop over compiled chunks."""
 
 import collections
+import contextlib
 import logging
 import os
 import threading
@@ -20,12 +21,13 @@ from .._methods.schemes import AbstractMethod
 from .._problem.integral import AbstractLoss
 from .._records.checkpoint import Checkpoint, as_checkpoint
 from .._records.logs import as_logs
-from .._records.recording import recording
 from .._running.interrupt import wish_to_stop
 from .._running.prepare import Options, check_start, has_lapack_at_points, prepare
+from .._running.restarts import Restarts, Starts
 from .._running.run import Run
 from .._running.solution import Solution, SolveError
 from .._types import Key, Parametrisation, Vector
+from .call import Call
 
 logger = logging.getLogger("riesz")
 
@@ -33,12 +35,6 @@ logger = logging.getLogger("riesz")
 def _bar(progress: Any, total: int, unit: str) -> Any:
     disable = None if progress == "auto" else not progress
     return tqdm(total=total, unit=unit, disable=disable, dynamic_ncols=True)
-
-
-def _is_true(answer: Any) -> bool:
-    """Whether a callback says stop: True itself, or NumPy's or JAX's, as comparisons of arrays give it."""
-    boolean = isinstance(answer, bool) or (getattr(answer, "shape", None) == () and answer.dtype == bool)
-    return boolean and bool(answer)
 
 
 def minimise(
@@ -58,8 +54,9 @@ def minimise(
     log: Any = None,
     throw: bool = True,
     memory: float | None = None,
+    restarts: Restarts | None = None,
 ) -> Solution:
-    r"""Minimise $L(\theta) = \mathcal{L}(D(\theta))$ from one start.
+    r"""Minimise $L(\theta) = \mathcal{L}(D(\theta))$ from one start, or from others where that one ends badly.
 
     **Arguments:**
 
@@ -74,7 +71,7 @@ def minimise(
       has held back meet no tolerance; and `solution.theta` is where the test held.
     - `max_seconds`: the time limit, compilation and metrics aside; looked at between chunks of at most 32 steps.
     - `metrics`: functions of theta to record at every iterate; their time is not counted.
-    - `key`: a random key, needed where points are drawn anew each step.
+    - `key`: a random key, needed where points are drawn anew each step, and for restarts.
     - `callback`: called as `callback(steps, solution_so_far)` between chunks; returning True stops the run.
     - `progress`: a progress bar: True, False, or "auto" (where standard error is a terminal).
     - `checkpoint`: a folder, or a `riesz.Checkpoint`, to save the run in; the same call goes on where it was.
@@ -83,9 +80,12 @@ def minimise(
     - `memory`: the bytes that a step may take; by default 60 % of what is available. Where more is predicted, rows are
       assembled in chunks, or `Gram` is used without storing them, with a note in the log "riesz" of what that costs;
       where nothing fits, a `MemoryError` comes before the first step.
+    - `restarts`: a `riesz.Restarts(n)`, to begin again up to n times where a start ends badly; all share the limits.
 
     **Returns:** a `Solution`: the best parameters `theta`, their `loss` and `function`, the `last` parameters,
-    the `result`, the number of `steps`, the `history`, and `notes`: what else there is to know, in sentences.
+    the `result`, the number of `steps`, the `history`, and `notes`: what else there is to know, in sentences. With
+    restarts, all these are of the start that reached the target, or else of the one with the lowest loss, and `starts`
+    tells of every start.
 
     ```python
     D, theta0 = riesz.mlp(jax.random.key(0), (1, 10, 1))
@@ -96,32 +96,12 @@ def minimise(
     if callback is not None:
         _check.function("callback", callback)
     options = Options.checked(theta0, max_steps, target, tolerance, max_seconds, metrics, progress)
+    starts = Starts.checked(restarts, D, theta0, key)
     problem, key, notes = prepare(loss, D, theta0, method, key, options, memory)
     saved, logs = as_checkpoint(checkpoint), as_logs(log)
-    with _bar(progress, options.max_steps, "step") as bar, wish_to_stop() as wish:
-        run = Run(problem, theta0, key, notes, **options.tests)
-        with recording(run, theta0, saved, logs) as write_records:
-            try:
-                bar.update(run.record.steps)
-                if run.result is Result.RUNNING:
-                    run.warm_up()
-                    bar.unpause()
-                while run.result is Result.RUNNING:
-                    if wish.is_set():
-                        raise KeyboardInterrupt
-                    if max_seconds is not None and run.record.seconds >= max_seconds:
-                        run.stop(Result.TIME_LIMIT)
-                        break
-                    run.advance()
-                    record = run.record
-                    bar.update(record.steps - bar.n)
-                    bar.set_postfix(loss=f"{record.loss:.3e}", refresh=False)
-                    write_records()
-                    if callback is not None and _is_true(callback(record.steps, run.solution())):
-                        run.stop(Result.STOPPED_BY_CALLBACK)
-            except KeyboardInterrupt:
-                run.stop(Result.INTERRUPTED)
-    solution = run.solution()
+    with _bar(progress, options.max_steps, "step") as bar, wish_to_stop() as wish, contextlib.ExitStack() as held:
+        call = Call(problem, key, notes, options, callback, saved, logs, bar, wish, held)
+        solution = call.run(theta0).solution() if starts is None else call.run_starts(starts)
     if throw and solution.result.failed:
         raise SolveError(solution)
     return solution

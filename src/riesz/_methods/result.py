@@ -19,12 +19,13 @@ class Result(enum.Enum):
     STOPPED_BY_CALLBACK = "The callback stopped the run."
     INTERRUPTED = "The run was interrupted; start again from solution.last to go on."
     STAGNATED = (
-        "No lower loss was found for many steps, though the gradient promises one; start elsewhere, rescale the "
-        "parameters, or let the model be smoother."
+        "No lower loss was found for many steps, though the gradient promises one; start elsewhere, as "
+        "restarts=riesz.Restarts(5) does, rescale the parameters, or let the model be smoother."
     )
     UNBOUNDED = (
         "The parameters run to infinity while the loss goes on falling, as they do where classes can be separated; "
-        "there is no minimiser: add a penalty on the parameters, stop by a target, or start elsewhere."
+        "there is no minimiser: add a penalty on the parameters, stop by a target, or start elsewhere, as "
+        "restarts=riesz.Restarts(5) does."
     )
     NONFINITE_INPUT = "The loss is not finite at the start; choose another theta0, or look at the data and the density."
     NONFINITE_STEPS = (
@@ -49,6 +50,17 @@ class Result(enum.Enum):
     def failed(self) -> bool:
         """Whether the run failed, so that `throw=True` raises."""
         return self in (Result.NONFINITE_INPUT, Result.NONFINITE_STEPS, Result.RANK_COLLAPSE)
+
+    @property
+    def ends_run(self) -> bool:
+        """Whether the run itself has ended; limits, callbacks and interruptions end a call, and it may go on."""
+        return self not in (
+            Result.RUNNING,
+            Result.STEP_LIMIT,
+            Result.TIME_LIMIT,
+            Result.STOPPED_BY_CALLBACK,
+            Result.INTERRUPTED,
+        )
 
 
 CODES = tuple(Result)

@@ -24,8 +24,8 @@ from .files import UNFINISHED, reason, replacing
 from .fingerprint import difference, fingerprint, versions
 
 FORMAT = 2
-NAME = re.compile(r"step-([0-9]{12}|[1-9][0-9]{12,})\.npz")
-"""The name of a checkpoint, with the number of steps."""
+NAME = re.compile(r"(?:start-([1-9][0-9]*)-)?step-([0-9]{12}|[1-9][0-9]{12,})\.npz")
+"""The name of a checkpoint, with the number of a further start and that of steps."""
 logger = logging.getLogger("riesz")
 
 
@@ -43,9 +43,9 @@ class Checkpoint:
 
     **Arguments:**
 
-    - `folder`: made if it does not exist; every run needs a folder of its own.
+    - `folder`: made if it does not exist; every run needs a folder of its own, with all its starts.
     - `steps`, `seconds`: the run is saved when this many steps, or seconds, have passed since it was saved last.
-    - `keep`: how many checkpoints are kept; older ones are deleted. Files with other names are left alone.
+    - `keep`: how many checkpoints of a start are kept; older ones are deleted. Files with other names are left alone.
 
     ```python
     solution = riesz.minimise(loss, D, theta0, checkpoint=riesz.Checkpoint("run", seconds=300))
@@ -108,10 +108,15 @@ def _lock(file: IO[bytes], folder: pathlib.Path) -> None:
 
 
 class Keeper:
-    """The checkpoints of one run: `resume` once, then `save` whenever `due`."""
+    """The checkpoints of one run: `resume` once, then `save` whenever `due`.
 
-    def __init__(self, checkpoint: Checkpoint, run: Run, theta0: jax.Array):
+    Those of a further start have its number in front of their names, and those of the first one have none: a run
+    without restarts can go on as one with restarts.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, run: Run, theta0: jax.Array, number: int = 0):
         self.checkpoint, self.run, self.folder = checkpoint, run, pathlib.Path(checkpoint.folder)
+        self.number = number
         self.fingerprint = fingerprint(run.problem, theta0, run.key, run.record.carry, run.metrics)
         self._blank = _arrays(run)
         """The arrays of the run before its first step, with which those of a file are compared."""
@@ -122,8 +127,13 @@ class Keeper:
         """The files that are known to be whole, with their sizes and times."""
 
     def _newest_first(self) -> list[pathlib.Path]:
-        """The files with names that `save` gives; other files in the folder are the user's."""
-        return sorted((path for path in self.folder.iterdir() if NAME.fullmatch(path.name)), key=_steps, reverse=True)
+        """The files with names that `save` gives; other files in the folder are the user's, or of other starts."""
+        mine = (path for path in self.folder.iterdir() if _start(path) == self.number)
+        return sorted(mine, key=_steps, reverse=True)
+
+    def further_starts(self) -> list[pathlib.Path]:
+        """The files of starts after this one."""
+        return sorted(path for path in self.folder.iterdir() if (_start(path) or 0) > self.number)
 
     @property
     def up_to_date(self) -> bool:
@@ -152,7 +162,8 @@ class Keeper:
             "steps": record.steps,
             "result": record.result.name,
         }
-        path, content = self.folder / f"step-{record.steps:012d}.npz", pack(manifest, _arrays(self.run))
+        prefix = f"start-{self.number}-" if self.number else ""
+        path, content = self.folder / f"{prefix}step-{record.steps:012d}.npz", pack(manifest, _arrays(self.run))
         with replacing(path) as file:
             file.write(content)
         self._note()
@@ -224,9 +235,15 @@ class Keeper:
             )
 
 
+def _start(path: pathlib.Path) -> int | None:
+    """The number of the start in the name of a checkpoint; None for other files."""
+    name = NAME.fullmatch(path.name)
+    return None if name is None else int(name[1] or 0)
+
+
 def _steps(path: pathlib.Path) -> int:
     """The number of steps in the name of a checkpoint."""
-    return int(path.stem.removeprefix("step-"))
+    return int(path.stem.rpartition("step-")[2])
 
 
 def _stamp(path: pathlib.Path) -> tuple[int, int]:

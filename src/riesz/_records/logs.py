@@ -1,6 +1,7 @@
 """Logs: the history, written while it is made, to watch a run or to look at it after a kill."""
 
 import abc
+import copy
 import itertools
 import json
 import math
@@ -26,6 +27,10 @@ class AbstractLog(abc.ABC):
         """Refuse, with a `ValueError`, a place that belongs to something else; nothing is changed there."""
         return
 
+    def of_start(self, number: int) -> "AbstractLog":
+        """The log of a further start of the run; by default this one, which is opened anew for every start."""
+        return self
+
     @abc.abstractmethod
     def open(self, losses: Sequence[float]) -> int:
         """Make ready for a run that has had these losses, none if it is new.
@@ -48,7 +53,8 @@ class JSONLines(AbstractLog):
 
     Lines reach the file system after every chunk of steps. A kill loses at most the line that was being written, and
     the run that goes on from a checkpoint mends it. Numbers that are not finite are null. The log of another run is
-    kept under another name, with `.old`, `.old.2` and so on after it. A file that is no log is refused.
+    kept under another name, with `.old`, `.old.2` and so on after it. A file that is no log is refused. Further starts
+    have files of their own: beside `run.jsonl` they are `run.start-1.jsonl`, `run.start-2.jsonl` and so on.
 
     **Arguments:**
 
@@ -86,6 +92,12 @@ class JSONLines(AbstractLog):
             raise ValueError(f"log must be a file that can be read, but {self} cannot: {reason(error)}.") from error
         if not _begins_a_log(first):
             raise ValueError(f"log must be a new file or the log of a run, but {self} holds something else.")
+
+    def of_start(self, number: int) -> "JSONLines":
+        """The file beside this one that has the number in its name."""
+        log = copy.copy(self)
+        log.path = self.path.with_name(f"{self.path.stem}.start-{number}{self.path.suffix}")
+        return log
 
     def open(self, losses: Sequence[float]) -> int:
         """Keep the lines that agree with the run, in their order, and cut off what follows."""
@@ -175,6 +187,8 @@ def _plain(row: Row) -> Row:
 class TensorBoard(AbstractLog):
     """A log that TensorBoard shows; needs `pip install riesz[tensorboard]`.
 
+    Further starts are shown beside the first one: their event files are in the subfolders `start-1` and so on.
+
     **Arguments:**
 
     - `folder`: where its event files are.
@@ -196,6 +210,12 @@ class TensorBoard(AbstractLog):
 
     def __str__(self) -> str:
         return self.folder
+
+    def of_start(self, number: int) -> "TensorBoard":
+        """The subfolder with the number in its name."""
+        log = copy.copy(self)
+        log.folder = os.path.join(self.folder, f"start-{number}")
+        return log
 
     def open(self, losses: Sequence[float]) -> int:
         """A further event file, which replaces what earlier ones say of later steps."""

@@ -18,27 +18,32 @@ logger = logging.getLogger("riesz")
 
 @contextlib.contextmanager
 def recording(
-    run: Run, theta0: jax.Array, checkpoint: Checkpoint | None, logs: list[AbstractLog]
+    run: Run,
+    theta0: jax.Array,
+    checkpoint: Checkpoint | None,
+    logs: list[AbstractLog],
+    held: contextlib.ExitStack,
+    number: int = 0,
 ) -> Iterator[Callable[[], None]]:
     """Bring the run to where it was; then a function to call after every chunk, which logs it and saves what is due.
 
     Whatever ends the run, an exception of a callback included, the last chunk is saved. Logs come first, so that a
-    checkpoint never knows more than they do.
+    checkpoint never knows more than they do. `held` keeps the folder locked while there may be further starts, which
+    have a positive `number`: a disk that refuses does not end these, or what earlier ones have found would be lost.
     """
     with contextlib.ExitStack() as stack:
         keeper = None
         if checkpoint is not None:
             _check_apart(pathlib.Path(checkpoint.folder), logs)
-            keeper = _resumed(run, theta0, checkpoint, stack)
+            keeper = _resumed(run, theta0, checkpoint, held, number)
         resumed = keeper is not None and keeper.resumed
+        logs = [log.of_start(number) for log in logs] if number else logs
         # The logs of earlier runs are put away before this run is saved: a kill in between must not mix them up.
-        written = _open(run, logs, resumed, stack)
+        written = _open(run, logs, resumed, stack, number)
         if keeper is not None and not keeper.resumed:
             # A folder that cannot be written to is an error at the start, and no reason to lose a run later.
-            try:
+            with _going_on("The checkpoint cannot be saved") if number else _refusing(keeper.folder):
                 keeper.save()
-            except OSError as error:
-                raise _refused(keeper.folder, reason(error)) from error
 
         def write_records(last: bool = False) -> None:
             steps = run.record.steps
@@ -59,17 +64,17 @@ def recording(
                 logger.info("After %d steps, loss %.6e: %s", run.record.steps, run.record.loss, run.result)
 
 
-def _resumed(run: Run, theta0: jax.Array, checkpoint: Checkpoint, stack: contextlib.ExitStack) -> Keeper:
+def _resumed(run: Run, theta0: jax.Array, checkpoint: Checkpoint, held: contextlib.ExitStack, number: int) -> Keeper:
     """Lock the folder and put the run where its newest checkpoint is; a run that has ended needs no writing."""
     folder = pathlib.Path(checkpoint.folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = reason(error)
-        raise ValueError(f"checkpoint must be a folder that can be made, but {folder} cannot: {why}.") from error
-    unwritable = stack.enter_context(locked(folder))
-    keeper = Keeper(checkpoint, run, theta0)
+    unwritable = _locked(folder, held) if number == 0 else None
+    keeper = Keeper(checkpoint, run, theta0, number)
     keeper.resume()
+    others = [] if keeper.resumed or number > 0 else keeper.further_starts()
+    if others:
+        raise CheckpointError(
+            f"checkpoint: {others[0]} is of a run whose first start is not there; give this run another folder."
+        )
     ended = keeper.resumed and run.result is not Result.RUNNING
     if unwritable is not None and ended:
         logger.warning("%s cannot be written to (%s); the run in it has ended and is read.", folder, unwritable)
@@ -80,13 +85,31 @@ def _resumed(run: Run, theta0: jax.Array, checkpoint: Checkpoint, stack: context
     return keeper
 
 
-def _open(run: Run, logs: list[AbstractLog], resumed: bool, stack: contextlib.ExitStack) -> dict[AbstractLog, int]:
+def _locked(folder: pathlib.Path, held: contextlib.ExitStack) -> str | None:
+    """Make the folder and keep other processes out of it; the reason where nothing can be written to it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = reason(error)
+        raise ValueError(f"checkpoint must be a folder that can be made, but {folder} cannot: {why}.") from error
+    return held.enter_context(locked(folder))
+
+
+def _open(
+    run: Run, logs: list[AbstractLog], resumed: bool, stack: contextlib.ExitStack, number: int
+) -> dict[AbstractLog, int]:
     """Open the logs; for each, the last step that need not be written again."""
     written = {}
     for log in logs:
         try:
             written[log] = log.open(run.history()["loss"].tolist() if resumed else [])
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            if number > 0:
+                why = reason(error) if isinstance(error, OSError) else str(error).rstrip(".")
+                logger.error("Start %d is not logged (%s); the run goes on.", number, why)
+                continue
+            if isinstance(error, ValueError):
+                raise
             if not resumed or run.result is Result.RUNNING:
                 raise ValueError(f"log: {log} cannot be written to: {reason(error)}.") from error
             logger.warning("%s cannot be written to (%s); the run has ended and is read.", log, reason(error))
@@ -121,6 +144,15 @@ def _check_apart(folder: pathlib.Path, logs: list[AbstractLog]) -> None:
                 f"log must be a file apart from the checkpoints in {folder}, such as {folder / 'log.jsonl'}, "
                 f"but it is {log}."
             )
+
+
+@contextlib.contextmanager
+def _refusing(folder: pathlib.Path) -> Iterator[None]:
+    """A folder that cannot be written to, in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise _refused(folder, reason(error)) from error
 
 
 def _refused(folder: pathlib.Path, why: str) -> CheckpointError:

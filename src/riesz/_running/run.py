@@ -91,8 +91,7 @@ class Run:
         Limits, callbacks and interruptions end a call, not a run: there may be more steps to make. So there may be
         where the tests are no longer the same.
         """
-        ended = record.result in (Result.TARGET_REACHED, Result.STAGNATED)
-        if (ended or record.result.converged or record.result.failed) and tests == self.tests:
+        if record.result.ends_run and tests == self.tests:
             return record
         if float(record.carry.loss) <= float(self._tests.target):
             result = Result.TARGET_REACHED

@@ -10,6 +10,19 @@ import numpy as np
 from .._methods.result import Result
 
 
+class Start(eqx.Module):
+    """One of the starts of a run with restarts, and how it ended."""
+
+    number: int
+    """0 for the start that was given."""
+    theta0: jax.Array
+    result: Result
+    steps: int
+    loss: float
+    """The loss of its best parameters."""
+    seconds: float
+
+
 class Solution(eqx.Module):
     """What `minimise` returns; from `minimise_many`, with a leading axis of starts."""
 
@@ -28,6 +41,9 @@ class Solution(eqx.Module):
     D: Callable[[Any], Any]
     notes: tuple[str, ...] = eqx.field(static=True, default=())
     """What a user should know beside the result, in sentences."""
+    starts: tuple[Start, ...] = ()
+    """With `restarts=`, a `Start` for each one that was made, in order; a callback sees those that have ended. Else
+    empty."""
 
     @property
     def function(self) -> Callable[[Any], Any]:

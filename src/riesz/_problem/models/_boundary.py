@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ..._types import Function, Parametrisation, Vector
+from ..._types import Function, Key, Parametrisation, Vector
 
 
 class HardBoundary(eqx.Module):
@@ -21,6 +21,10 @@ class HardBoundary(eqx.Module):
 
     def params(self, theta: Vector) -> Any:
         return self.D.params(theta)  # type: ignore[attr-defined]
+
+    @property
+    def start(self) -> Callable[[Key], Vector]:
+        return self.D.start  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Function:
         inner = self.D(theta)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ..._types import Function, Parametrisation, Vector
+from ..._types import Function, Key, Parametrisation, Vector
 
 
 class Composed(eqx.Module):
@@ -19,6 +19,10 @@ class Composed(eqx.Module):
 
     def params(self, theta: Vector) -> Any:
         return self.D.params(theta)  # type: ignore[attr-defined]
+
+    @property
+    def start(self) -> Callable[[Key], Vector]:
+        return self.D.start  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Function:
         v = self.D(theta)

@@ -1,5 +1,6 @@
 """Fully connected networks, shallow and deep."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ..._types import Key
-from ..parametrise import parametrise
+from ..._types import Key, Vector
+from ..parametrise import ModuleParametrisation, parametrise, ravel
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "elu": jax.nn.elu,
@@ -48,9 +49,45 @@ class MLP(eqx.Module):
         return x[0] if x.shape == (1,) else x
 
 
+@dataclasses.dataclass(frozen=True)
+class NormalStart:
+    """A start with normal weights and biases.
+
+    The initialisation is not compared: networks that differ in nothing else compute the same and share their programs.
+    """
+
+    sizes: tuple[int, ...]
+    init: str = dataclasses.field(compare=False)
+
+    def deviations(self) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
+        """The standard deviations of all weights and of all biases."""
+        layers = list(zip(self.sizes[:-1], self.sizes[1:], strict=True))
+        pairs = [INITIALISATIONS[self.init](n_in, n_out) for n_in, n_out in layers]
+        weights = tuple(jnp.full((n_out, n_in), w) for (n_in, n_out), (w, _) in zip(layers, pairs, strict=True))
+        biases = tuple(jnp.full(n_out, b) for (_, n_out), (_, b) in zip(layers, pairs, strict=True))
+        return weights, biases
+
+    def __call__(self, key: Key) -> jax.Array:
+        _, scale = ravel("deviations", self.deviations())
+        return scale * jax.random.normal(_check.key("key", key), scale.shape)
+
+
+class Networks(eqx.Module):
+    """The parametrisation of the networks of some sizes; `start` draws their parameters from a key."""
+
+    D: ModuleParametrisation
+    start: NormalStart = eqx.field(static=True)
+
+    def params(self, theta: Vector) -> Any:
+        return self.D.params(theta)
+
+    def __call__(self, theta: Vector) -> Any:
+        return self.D(theta)
+
+
 def mlp(
     key: Key, sizes: Sequence[int], activation: str | Callable[[Any], Any] = "tanh", init: str = "normal"
-) -> tuple[Any, jax.Array]:
+) -> tuple[Networks, jax.Array]:
     r"""A fully connected network, $D(\theta)(x) = A_L\,\sigma(\dots\sigma(A_1 x + b_1)\dots) + b_L$.
 
     All weights and biases start standard normal, as in the paper. With the other choices of `init` the values of a deep
@@ -66,6 +103,7 @@ def mlp(
       1/inputs for `"lecun"`, with biases zero.
 
     **Returns:** `(D, theta0)`. A first size of 1 accepts scalar points; a last size of 1 returns scalars.
+    `D.start(key)` draws another theta0, for `riesz.Restarts`.
 
     ```python
     D, theta0 = riesz.mlp(jax.random.key(0), (4, 10, 1), activation="sigmoid")
@@ -83,9 +121,6 @@ def mlp(
     _check.function("activation", activation)
     if not isinstance(init, str) or init not in INITIALISATIONS:
         raise ValueError(f"init must be one of {', '.join(INITIALISATIONS)}, not {_check.shown(init)}.")
-    layers = list(zip(sizes[:-1], sizes[1:], strict=True))
-    deviations = [INITIALISATIONS[init](n_in, n_out) for n_in, n_out in layers]
-    weights = tuple(jnp.full((n_out, n_in), w) for (n_in, n_out), (w, _) in zip(layers, deviations, strict=True))
-    biases = tuple(jnp.full(n_out, b) for (_, n_out), (_, b) in zip(layers, deviations, strict=True))
-    D, scale = parametrise(MLP(weights, biases, activation))
-    return D, scale * jax.random.normal(key, scale.shape)
+    start = NormalStart(tuple(sizes), init)
+    D, _ = parametrise(MLP(*start.deviations(), activation))
+    return Networks(D, start), start(key)

@@ -1,5 +1,6 @@
 """Normalised densities: positive models that have mass 1 for all parameters."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import _check
-from ..._types import Function, Parametrisation, Vector
+from ..._types import Function, Key, Parametrisation, Vector
 from ..measures import Points
 
 
@@ -43,6 +44,10 @@ class Normalised(eqx.Module):
 
     def params(self, theta: Vector) -> Any:
         return self.D.params(theta)  # type: ignore[attr-defined]
+
+    @property
+    def start(self) -> Callable[[Key], Vector]:
+        return self.D.start  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Function:
         f, point = self.D(theta), jax.ShapeDtypeStruct(self.over.x.shape[1:], self.over.x.dtype)

@@ -37,6 +37,11 @@ class TensorTrain(eqx.Module):
         """The cores, of shapes (r_{i-1}, size_i, r_i) with r_0 = r_n = 1."""
         return self.layout.unravel(theta)
 
+    def start(self, key: Key) -> jax.Array:
+        """The start that `tensor_train` draws from a key."""
+        _, scale = ravel("deviations", _deviations(self.bases, self.layout.shapes))
+        return scale * jax.random.normal(_check.key("key", key), scale.shape)
+
     def __call__(self, theta: Vector) -> Callable[[Any], Any]:
         cores, n = self.params(theta), len(self.bases)
 
@@ -63,11 +68,15 @@ def _shapes(ranks: Sequence[int], bases: Sequence[AbstractBasis]) -> list[tuple[
     return shapes
 
 
-def _deviation(basis: AbstractBasis, shape: tuple[int, int, int]) -> jax.Array:
-    """The standard deviations of a core; with orthonormal features the mean of v^2 is then 1 on average."""
-    falling = SMOOTHNESS**basis.orders
-    falling = falling / jnp.sqrt(shape[2] * jnp.sum(falling**2))
-    return jnp.broadcast_to(falling[None, :, None], shape)
+def _deviations(bases: Sequence[AbstractBasis], shapes: Sequence[tuple[int, ...]]) -> tuple[jax.Array, ...]:
+    """The standard deviations of the cores; with orthonormal features the mean of v^2 is then 1 on average."""
+
+    def deviation(basis: AbstractBasis, shape: tuple[int, ...]) -> jax.Array:
+        falling = SMOOTHNESS**basis.orders
+        falling = falling / jnp.sqrt(shape[2] * jnp.sum(falling**2))
+        return jnp.broadcast_to(falling[None, :, None], shape)
+
+    return tuple(map(deviation, bases, shapes))
 
 
 def tensor_train(
@@ -87,7 +96,7 @@ def tensor_train(
     - `features`: `Legendre(low, high, size)` or `Fourier(low, high, size)`, one for all dimensions or one each.
 
     **Returns:** `(D, theta0)`. The cores start normal, smaller by 0.3 from one degree or frequency to the next, and
-    scaled so that the mean of $v^2$ over the box is 1 on average.
+    scaled so that the mean of $v^2$ over the box is 1 on average. `D.start(key)` draws another theta0.
 
     ```python
     D, theta0 = riesz.tensor_train(jax.random.key(0), (3, 3), riesz.Legendre(-1.0, 1.0, 8))
@@ -101,7 +110,6 @@ def tensor_train(
         _check.kind("features", basis, AbstractBasis, "a basis, such as riesz.Legendre(-1.0, 1.0, 8), or one each")
     if len(bases) != len(ranks) + 1:
         raise ValueError(f"ranks must be one fewer than features, but they are {len(ranks)} and {len(bases)}.")
-    shapes = _shapes(ranks, bases)
-    deviations = tuple(_deviation(basis, shape) for basis, shape in zip(bases, shapes, strict=True))
-    layout, scale = ravel("cores", deviations)
-    return TensorTrain(bases, layout), scale * jax.random.normal(key, scale.shape)
+    layout, _ = ravel("cores", _deviations(bases, _shapes(ranks, bases)))
+    D = TensorTrain(bases, layout)
+    return D, D.start(key)
