@@ -159,7 +159,7 @@ def function(name: str, value: Any) -> Any:
     return value
 
 
-def kind(name: str, value: Any, cls: type, examples: str) -> Any:
+def kind(name: str, value: Any, cls: Any, examples: str) -> Any:
     """An instance of `cls`, returned unchanged; `examples` says what would have been right."""
     if not isinstance(value, cls):
         raise TypeError(f"{name} must be {examples}, not {shown(value)}.")

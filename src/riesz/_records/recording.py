@@ -46,7 +46,7 @@ def recording(
                 with _going_on("The log cannot be written"):
                     log.write(list(rows(run.history(after=known), known, steps)))
                     written[log] = steps
-            if keeper is not None and (keeper.due() or (last and not keeper.up_to_date)):
+            if keeper is not None and keeper.due(last):
                 with _going_on("The checkpoint cannot be saved"):
                     keeper.save()
 
