@@ -1,5 +1,6 @@
 """Fully connected networks, shallow and deep."""
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -83,9 +84,8 @@ def mlp(
     _check.function("activation", activation)
     if not isinstance(init, str) or init not in INITIALISATIONS:
         raise ValueError(f"init must be one of {', '.join(INITIALISATIONS)}, not {_check.shown(init)}.")
-    layers = list(zip(sizes[:-1], sizes[1:], strict=True))
-    deviations = [INITIALISATIONS[init](n_in, n_out) for n_in, n_out in layers]
-    weights = tuple(jnp.full((n_out, n_in), w) for (n_in, n_out), (w, _) in zip(layers, deviations, strict=True))
-    biases = tuple(jnp.full(n_out, b) for (_, n_out), (_, b) in zip(layers, deviations, strict=True))
+    layers = [(n_in, n_out, *INITIALISATIONS[init](n_in, n_out)) for n_in, n_out in itertools.pairwise(sizes)]
+    weights = tuple(jnp.full((n_out, n_in), deviation) for n_in, n_out, deviation, _ in layers)
+    biases = tuple(jnp.full(n_out, deviation) for _, n_out, _, deviation in layers)
     D, scale = parametrise(MLP(weights, biases, activation))
     return D, scale * jax.random.normal(key, scale.shape)
