@@ -64,13 +64,10 @@ class Digest:
 
     def __call__(self, value: Any) -> str:
         """SHA-256 of one value."""
-        known = self._known.get(id(value))
-        if known is not None:
-            return known[1]
-        self._known[id(value)] = value, "a part of itself"
-        found = self._of(value)
-        self._known[id(value)] = value, found
-        return found
+        if id(value) not in self._known:
+            self._known[id(value)] = value, "a part of itself"
+            self._known[id(value)] = value, self._of(value)
+        return self._known[id(value)][1]
 
     def _of(self, value: Any) -> str:
         match value:
