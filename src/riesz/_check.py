@@ -128,6 +128,12 @@ def parameter(name: str, **bounds: float) -> Callable[[Any], Any]:
     return lambda value: number(name, leaf(value), **bounds)
 
 
+def ordered(low: Any, high: Any) -> None:
+    """Refuse an interval whose ends are not in order."""
+    if not (is_traced(low) or is_traced(high) or low < high):
+        raise ValueError(f"low must lie below high, but they are {low} and {high}.")
+
+
 def point(x: Any, shape: tuple[int, ...], owner: str) -> jax.Array:
     """A point as a vector; () and (1,) are one shape, and any other that is not the owner's is refused."""
     if jnp.shape(x) != shape and not {jnp.shape(x), shape} <= {(), (1,)}:
@@ -159,7 +165,7 @@ def function(name: str, value: Any) -> Any:
     return value
 
 
-def kind(name: str, value: Any, cls: type, examples: str) -> Any:
+def kind(name: str, value: Any, cls: Any, examples: str) -> Any:
     """An instance of `cls`, returned unchanged; `examples` says what would have been right."""
     if not isinstance(value, cls):
         raise TypeError(f"{name} must be {examples}, not {shown(value)}.")

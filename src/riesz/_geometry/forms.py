@@ -87,12 +87,11 @@ def form_of(term: AbstractTerm, z: jax.Array, over: Points) -> AbstractForm | No
     eigenvalues, vectors = jax.lax.map(jnp.linalg.eigh, term.hessians(z, over))
     # What should be zero, as along (1, ..., 1) for softmax, is rounding of the largest one.
     rounding = eigenvalues.shape[1] * jnp.finfo(z.dtype).eps * jnp.max(jnp.abs(eigenvalues), axis=1, keepdims=True)
-    eigenvalues = jnp.where(eigenvalues > rounding, eigenvalues, 0)
-    return Full(jnp.maximum(eigenvalues, 0), vectors)
+    return Full(jnp.where(eigenvalues > rounding, eigenvalues, 0), vectors)
 
 
-def bounded_form_of(
-    term: AbstractTerm, z: jax.Array, over: Points, densities: jax.Array, slopes: jax.Array, share: jax.Array
+def bounded(
+    form: AbstractForm | None, densities: jax.Array, slopes: jax.Array, share: jax.Array
 ) -> AbstractForm | None:
     r"""The form l''(z_j), raised until no point promises to gain more than its loss.
 
@@ -101,7 +100,6 @@ def bounded_form_of(
     is to lose. In every eigenvector the form is therefore at least a share of $\ell'^2 / (2\ell)$, for densities that
     are nowhere negative; with a share of 1 the step of one such point is Polyak's. For a square this is $\ell''$.
     """
-    form = form_of(term, z, over)
     if not isinstance(form, Diagonal | Full):
         return form
     inside = slopes if isinstance(form, Diagonal) else jnp.einsum("mqp,mq->mp", form.vectors, slopes)

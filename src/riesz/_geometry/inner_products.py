@@ -15,8 +15,8 @@ from .._problem.integral import AbstractLoss, Integral
 from .._problem.measures import AbstractMeasure, Points
 from .._problem.operators import identity
 from .._types import Operator, Parametrisation, Vector
-from .forms import Identity, bounded_form_of, form_of
-from .linearise import Linearisation, Sample
+from .forms import AbstractForm, Identity, bounded, form_of
+from .linearise import Linearisation, Part, Sample
 from .rows import Block, rows_of
 from .tangent import AbstractSpace, TangentSpace
 
@@ -57,12 +57,17 @@ class AbstractInnerProduct(AbstractMetric):
         return TangentSpace.of(blocks, rows_of(at.D, at.theta, blocks, at.chunk), solver, filter)
 
 
+def _blocks_of_terms(at: Linearisation, form: Callable[[Part], AbstractForm | None]) -> tuple[Block, ...]:
+    """One block for each term of the loss that has a form."""
+    forms = [(t, part, form(part)) for t, part in enumerate(at.parts)]
+    return tuple(Block(part.term.operator, part.over, M, part.features, t) for t, part, M in forms if M is not None)
+
+
 class L2(AbstractInnerProduct):
     r"""The identity on the z of every term, over every term's measure: $\sum_j w_j\, z_j^T z_j'$."""
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
-        parts = enumerate(at.parts)
-        return tuple(Block(part.term.operator, part.over, Identity(), part.features, t) for t, part in parts)
+        return _blocks_of_terms(at, lambda part: Identity())
 
 
 class GaussNewton(AbstractInnerProduct):
@@ -72,14 +77,10 @@ class GaussNewton(AbstractInnerProduct):
     """
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
-        blocks = []
-        for t, part in enumerate(at.parts):
-            form = form_of(part.term, part.features.values, part.over)
-            if form is not None:
-                blocks.append(Block(part.term.operator, part.over, form, part.features, t))
+        blocks = _blocks_of_terms(at, lambda part: form_of(part.term, part.features.values, part.over))
         if not blocks:
             raise ValueError("W=GaussNewton() has no metric here: every density of the loss is linear.")
-        return tuple(blocks)
+        return blocks
 
 
 class BoundedGaussNewton(AbstractInnerProduct):
@@ -89,13 +90,8 @@ class BoundedGaussNewton(AbstractInnerProduct):
     """How far l'' is raised: 1 far from a minimiser, 0 at one, where Gauss-Newton's own steps converge fastest."""
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
-        """One block for each term whose density is not linear."""
-        blocks = []
-        for t, part in enumerate(at.parts):
-            form = bounded_form_of(part.term, part.features.values, part.over, part.densities, part.slopes, self.share)
-            if form is not None:
-                blocks.append(Block(part.term.operator, part.over, form, part.features, t))
-        return tuple(blocks)
+        second = lambda part: form_of(part.term, part.features.values, part.over)
+        return _blocks_of_terms(at, lambda part: bounded(second(part), part.densities, part.slopes, self.share))
 
 
 class InnerProduct(AbstractInnerProduct):

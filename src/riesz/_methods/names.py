@@ -18,9 +18,6 @@ from .schemes import AbstractMethod, Choices, HeavyBall, NesterovOne, NesterovTw
 from .step_sizes import AbstractStepSize, Clipped, Constant
 from .transports import Difference, Projected, Quasi, Unresolved
 
-METHODS: dict[str, Callable[..., AbstractMethod]] = {}
-"""Every named method."""
-
 
 def _same(W: Any, X: Any) -> bool:
     """Whether two inner products are one, so that one factorisation serves both."""
@@ -113,8 +110,8 @@ def auto(
     return Auto(quick, long, factorisation)  # type: ignore[arg-type]
 
 
-METHODS["auto"] = auto
-
+METHODS: dict[str, Callable[..., AbstractMethod]] = {"auto": auto}
+"""Every named method."""
 
 # fmt: off
 ngd = _natural("ngd", HeavyBall, Quasi(), _NONE,

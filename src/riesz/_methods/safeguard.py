@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from .._geometry.linearise import Sample
 from .._problem.integral import AbstractLoss
 from .._types import Parametrisation, Vector
+from .choose import choose
 from .schemes import AbstractMethod
 from .state import Info
 
@@ -57,7 +58,6 @@ class Safeguard(eqx.Module):
         trial_loss = loss.value(D(trial), sample.terms) if info.trial_loss is None else info.trial_loss
         finite = jnp.isfinite(trial_loss) & jnp.all(jnp.isfinite(trial)) & jnp.isfinite(info.alpha)
 
-        choose = lambda good, bad: jax.tree.map(lambda g, b: jnp.where(finite, g, b), good, bad)
         good = GuardedState(inner, jnp.minimum(state.factor * RECOVER, 1.0), jnp.zeros_like(state.failures))
         bad = GuardedState(self.method.at_rest(theta, state.inner), state.factor * SHORTEN, state.failures + 1)
         info = eqx.tree_at(
@@ -65,4 +65,5 @@ class Safeguard(eqx.Module):
             info,
             (jnp.where(finite, info.step_norm, 0.0), finite & info.accepted, info.shortened | (state.factor < 1)),
         )
-        return jnp.where(finite, trial, theta), choose(good, bad), GuardedInfo(info, trial_loss)
+        theta, state = choose((finite, (trial, good)), (True, (theta, bad)))
+        return theta, state, GuardedInfo(info, trial_loss)

@@ -9,7 +9,7 @@ from .. import _check
 from .._types import Parametrisation
 from .dependence import may_depend_on_first
 from .features import Whole, traced
-from .integral import AbstractLoss, AbstractTerm, takes_data
+from .integral import AbstractLoss, AbstractTerm, at_one_point
 from .measures import Points
 
 
@@ -23,16 +23,15 @@ def check_term(where: str, term: AbstractTerm, over: Points, D: Parametrisation,
             raise TypeError(
                 f"theta and the {part} of {where} must have one dtype, but they are {theta.dtype} and {array.dtype}."
             )
-    point, *rest = (jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (over.x, over.data) if a is not None)
+    point = at_one_point(over.x)
     with _check.explained(f"D and operator must accept the points of {where}, but fail at shape {point.shape}"):
         program, z = traced(D, term.operator, theta, over.x)
-    if hasattr(z, "shape"):
-        z = jax.ShapeDtypeStruct(z.shape[1:], z.dtype)
+    z = at_one_point(z)
     if not hasattr(z, "shape") or not jnp.issubdtype(z.dtype, jnp.floating):
         raise TypeError(f"D must give functions with real values: in {where}, (A v)(x) is {_check.shown(z)}.")
     if z.dtype != theta.dtype:
         raise TypeError(f"theta and D's values in {where} must have one dtype, not {theta.dtype} and {z.dtype}.")
-    data = (rest or [None]) if takes_data(term.density) else []
+    _, *data = term.arguments(z, at_one_point(over))
     lacking = ", whose over carries no data" if data == [None] else ""
     with _check.explained(f"density must be a function of z or of (z, data), but it fails in {where}{lacking}"):
         out = jax.eval_shape(term.density, z, *data)

@@ -37,9 +37,8 @@ def diagonal(density: Callable[..., Any], z: jax.Array, *data: Any) -> jax.Array
     return product(density, jnp.ones_like(z), z, *data)
 
 
-def curvature_of(density: Callable[..., Any], *arguments: jax.ShapeDtypeStruct) -> Curvature:
+def curvature_of(density: Callable[..., Any], z: jax.ShapeDtypeStruct, *data: Any) -> Curvature:
     """What l'' is, from the shapes of z and, where the density takes them, the data of one point."""
-    z, *data = arguments
     program = jax.make_jaxpr(lambda *a: product(density, *a))(z, z, *data).jaxpr
     is_diagonal = z.size == 1 or is_entrywise(program, [v is program.invars[0] for v in program.invars])
     second = (lambda *a: diagonal(density, *a)) if is_diagonal else jax.hessian(density)
@@ -58,7 +57,7 @@ def _constant(f: Callable[..., Any], *arguments: Any) -> np.ndarray | None:
     outputs = [v for v in closed.jaxpr.outvars if not isinstance(v, Literal)]
     if any(_check.is_traced(c) for c in closed.consts) or reached(closed.jaxpr).intersection(outputs):
         return None
-    zeros = [np.zeros(a.shape, a.dtype) for a in arguments]
+    zeros = [np.zeros(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
     with jax.ensure_compile_time_eval():
         (value,) = eval_jaxpr(closed.jaxpr.replace(eqns=needed(closed.jaxpr)), closed.consts, *zeros)
         return np.asarray(value).reshape(-1)

@@ -82,24 +82,20 @@ def bend(D: Parametrisation, operator: Operator, theta: Vector, delta: Vector, x
 
 
 def pull(D: Parametrisation, operator: Operator, theta: Vector, covectors: jax.Array, x: jax.Array) -> Vector:
-    """The covector sum_j covector_j^T dz_j/dtheta: one pass of reverse mode, no rows."""
-    return reverse(lambda theta: flat(evaluate(D, operator, theta, x)), theta, covectors)
+    """The covector sum_j covector_j^T dz_j/dtheta: no rows, in forward mode where a loop has no reverse mode."""
+    values = lambda theta: flat(evaluate(D, operator, theta, x))
+    try:
+        return jax.vjp(values, theta)[1](covectors)[0]
+    except ValueError as error:
+        if not _has_no_reverse_mode(error):
+            raise
+    return jax.jacfwd(lambda theta: jnp.sum(values(theta) * covectors))(theta)
 
 
 def pull_sizes(D: Parametrisation, operator: Operator, theta: Vector, covectors: jax.Array, x: jax.Array) -> Vector:
     """The sum of the sizes of what `pull` adds up, sum_j |covector_j|^T |dz_j/dtheta|."""
     rows = features(D, operator, theta, x).jacobians
     return jnp.einsum("mpd,mp->d", jnp.abs(rows), jnp.abs(covectors))  # type: ignore[arg-type]
-
-
-def reverse(f: Callable[[Vector], jax.Array], theta: Vector, covector: jax.Array) -> Vector:
-    """The product of a covector with the derivative of f, in forward mode where a loop of f has no reverse mode."""
-    try:
-        return jax.vjp(f, theta)[1](covector)[0]
-    except ValueError as error:
-        if not _has_no_reverse_mode(error):
-            raise
-    return jax.jacfwd(lambda theta: jnp.sum(f(theta) * covector))(theta)
 
 
 def derivative(f: Callable[[Vector], jax.Array], theta: Vector) -> tuple[jax.Array, jax.Array]:

@@ -70,6 +70,11 @@ def unfold(u: Carried) -> Base:
     return Base(u.first[None] * u.base.slopes, laplacian)
 
 
+def has_unit_slopes(u: Carried) -> bool:
+    """Whether the array is a vector whose slopes are unit vectors."""
+    return u.base.start is not None and u.first is None and u.value.ndim == 1
+
+
 def is_linear(equation: Any, active: list[int]) -> bool:
     """Whether an equation is linear in those of its arguments that depend on x."""
     name = equation.primitive.name
@@ -112,23 +117,12 @@ def derivatives(
 
 def columns(equation: Any, arguments: list[Any], i: int) -> jax.Array | None:
     """The slopes of W u where those of u are unit vectors: columns of W, which a product would only copy."""
-    u = arguments[i]
-    if equation.primitive.name != "dot_general" or u.base.start is None or u.first is not None or u.value.ndim != 1:
-        return None
+    start, width = arguments[i].base.start, arguments[i].base.slopes.shape[0]
     contracted, batched = equation.params["dimension_numbers"]
     if any(batched) or not contracted[0]:
         return None
     weight = jnp.moveaxis(arguments[1 - i], contracted[1 - i][0], 0)
-    slopes = weight[u.base.start : u.base.start + u.base.slopes.shape[0]]
-    return slopes.astype(equation.outvars[0].aval.dtype)
-
-
-def joined(equation: Any, arguments: list[Any], i: int) -> int | None:
-    """The first of the unit vectors that are the slopes of (a, u, b), where those of u are unit vectors."""
-    u = arguments[i]
-    if equation.primitive.name != "concatenate" or u.base.start is None or u.first is not None or u.value.ndim != 1:
-        return None
-    return u.base.start + sum(before.shape[0] for before in arguments[:i])
+    return weight[start : start + width].astype(equation.outvars[0].aval.dtype)
 
 
 def advance(equation: Any, arguments: list[Any]) -> list[Any]:
@@ -150,10 +144,11 @@ def advance(equation: Any, arguments: list[Any]) -> list[Any]:
     f = lambda *values: [evaluate(*values)[i] for i in smooth]
     linear = is_linear(equation, active)
     start = None
-    if len(active) == 1:
-        if (slopes := columns(equation, arguments, *active)) is not None:
+    if len(active) == 1 and has_unit_slopes(*carried):
+        if equation.primitive.name == "dot_general" and (slopes := columns(equation, arguments, *active)) is not None:
             return [Carried(outputs[0], Base(slopes, None))]
-        start = joined(equation, arguments, *active)
+        if equation.primitive.name == "concatenate":  # those of (a, u, b) are unit vectors where those of u are
+            start = carried[0].base.start + sum(before.shape[0] for before in arguments[: active[0]])
     scalar = is_scalar_step(equation, arguments)
     if scalar:
         # In one real variable the slope is the first derivative, and the Laplacian is the second.

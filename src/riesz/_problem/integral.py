@@ -32,6 +32,11 @@ def takes_data(density: Callable[..., Any]) -> bool:
     return sum(p.default is p.empty for p in positional) != 1
 
 
+def at_one_point(arrays: Any) -> Any:
+    """The shapes of arrays at one point, without their axis of points."""
+    return jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape[1:], array.dtype), arrays)
+
+
 class AbstractLoss(eqx.Module):
     """L(v) = sum_t factor_t * sum_j w_j l_t((A_t v)(x_j), data_j): losses add and scale."""
 
@@ -41,7 +46,7 @@ class AbstractLoss(eqx.Module):
     @property
     def drawn(self) -> bool:
         """Whether any term sees new points each step."""
-        return any(term.over.drawn for term in self.terms)
+        return any(term.over is not None and term.over.drawn for term in self.terms)
 
     def draw(self, key: Any, D: Parametrisation, theta: Vector) -> tuple[Points, ...]:
         """The points of every term for one step, each term's factor in its weights."""
@@ -102,7 +107,8 @@ class AbstractTerm(AbstractLoss):
 
     density: eqx.AbstractVar[Callable[..., Any]]
     operator: eqx.AbstractVar[Operator]
-    over: eqx.AbstractVar[AbstractMeasure]
+    over: eqx.AbstractVar[Any]
+    """The measure; None where the values come all at once, so that their indices are the points."""
     factor: eqx.AbstractVar[jax.Array]
 
     @property
@@ -117,11 +123,13 @@ class AbstractTerm(AbstractLoss):
     def draw_points(self, key: Any, D: Parametrisation, theta: Vector) -> Points:
         """The term's points for one step, its factor in their weights."""
 
+    def arguments(self, z: Any, over: Points) -> tuple[Any, ...]:
+        """What the density takes, with an axis of points: z, and the data or None where it takes data."""
+        return (z, over.data) if takes_data(self.density) else (z,)
+
     def _pointwise(self, f: Callable[..., Any], z: jax.Array, over: Points) -> Any:
-        """What a function of (z_j, data_j), or of z_j alone as the density is, gives at every point."""
-        if takes_data(self.density):
-            return jax.vmap(f, (0, None if over.data is None else 0))(z, over.data)
-        return jax.vmap(f)(z)
+        """What a function of the density's arguments gives at every point."""
+        return jax.vmap(f)(*self.arguments(z, over))
 
     def densities(self, z: jax.Array, over: Points) -> jax.Array:
         """The point-wise losses l(z_j), of shape (m,)."""
@@ -130,16 +138,11 @@ class AbstractTerm(AbstractLoss):
     def densities_and_slopes(self, z: jax.Array, over: Points) -> tuple[jax.Array, jax.Array]:
         """The point-wise losses l(z_j), and their slopes l'(z_j) of shape (m, p)."""
         densities, slopes = self._pointwise(jax.value_and_grad(self.density), z, over)
-        return densities, slopes.reshape(slopes.shape[0], -1)
+        return densities, flat(slopes)
 
     def curvature(self, z: Any, over: Points) -> Curvature:
         """What l'' is for every z and all data: zero, the identity, diagonal or full; of z only the shape is used."""
-        point = [jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (z, over.data) if a is not None]
-        if not takes_data(self.density):
-            return curvature_of(self.density, point[0])
-        if over.data is None:
-            return curvature_of(lambda z: self.density(z, None), point[0])
-        return curvature_of(self.density, *point)
+        return curvature_of(self.density, *at_one_point(self.arguments(z, over)))
 
     def diagonals(self, z: jax.Array, over: Points) -> jax.Array:
         """The diagonals of l''(z_j), of shape (m, p), where these are diagonal."""

@@ -1,7 +1,7 @@
 """Traced programs: what a function does at a point, as a list of elementary steps that can be walked through.
 
-A walk carries something else than plain arrays through the steps: derivatives in the point, or all points at once. It
-knows better rules for the steps that matter and leaves every other one to JAX, so that any function is served.
+A walk carries something else than plain arrays through the steps: derivatives in the point, or what is zero. It knows
+better rules for the steps that matter and leaves every other one to JAX, so that any function is served.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -50,20 +50,14 @@ def walk(
     return [read(v) for v in program.outvars]
 
 
-def called(equation: Any) -> Iterator[Any]:
-    """The programs that an equation calls: jitted functions, branches, bodies of loops; closed where JAX does."""
-    for value in equation.params.values():
-        for part in value if isinstance(value, tuple | list) else (value,):
-            if hasattr(part, "eqns"):
-                yield part
-
-
 def equations(program: Any) -> Iterator[Any]:
-    """Every equation of a traced program, each followed by those of the programs that it calls."""
+    """Every equation of a traced program, each followed by those of the functions, branches and loops that it calls."""
     for equation in program.eqns:
         yield equation
-        for part in called(equation):
-            yield from equations(part)
+        for value in equation.params.values():
+            for part in value if isinstance(value, tuple | list) else (value,):
+                if hasattr(part, "eqns"):
+                    yield from equations(part)
 
 
 def has_loop(program: Any) -> bool:

@@ -1,7 +1,7 @@
 """Residual vectors: terms whose values come all at once, from one function of v."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,28 +10,17 @@ from .. import _check
 from .._types import Function, Parametrisation, Vector
 from .features import Whole
 from .integral import AbstractTerm, half_square
-from .measures import AbstractMeasure, Points
+from .measures import Points
 
 
-class Entries(AbstractMeasure):
-    """The indices of a residual vector, as points: the counting measure unless weights say otherwise."""
-
-    data: jax.Array | None
-    weights: jax.Array | None
-    drawn: ClassVar[bool] = False
-
-    def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
-        """The indices, where the weights or the data tell how many there are."""
-        known = self.data if self.weights is None else self.weights
-        if known is None:
-            raise ValueError("weights or data must tell how many entries there are.")
-        return self.of(known.shape[0], known.dtype)
-
-    def of(self, n: int, dtype: Any) -> Points:
-        """The first n indices."""
-        weights = jnp.ones(n, dtype) if self.weights is None else self.weights.astype(dtype)
-        data = None if self.data is None else self.data.astype(dtype)
-        return Points(jnp.arange(n, dtype=dtype), weights, data)
+def _entries(name: str, given: Any, **bounds: float) -> jax.Array | None:
+    """One number per entry of a residual vector, or None."""
+    if given is None:
+        return None
+    part = _check.floating(name, given)
+    if part.ndim != 1:
+        raise ValueError(f"{name} must have one number per residual, but its shape is {part.shape}.")
+    return _check.number(name, part, **bounds)
 
 
 def _half_squared_error(z: jax.Array, data: jax.Array) -> jax.Array:
@@ -59,7 +48,9 @@ class ResidualVector(AbstractTerm):
     """
 
     density: Callable[..., Any]
-    over: AbstractMeasure
+    over: None
+    data: jax.Array | None
+    weights: jax.Array | None
     operator: Any
     factor: jax.Array
 
@@ -70,15 +61,8 @@ class ResidualVector(AbstractTerm):
         default = half_square if data is None else _half_squared_error
         self.density = default if density is None else _check.function("density", density)
         self.operator = Whole(_check.function("residual", residual))
-        given = {"data": data, "weights": weights}
-        checked = {name: None if part is None else _check.floating(name, part) for name, part in given.items()}
-        for name, part in checked.items():
-            if part is not None and part.ndim != 1:
-                raise ValueError(f"{name} must have one number per residual, but its shape is {part.shape}.")
-            if part is not None:
-                _check.number(name, part, least=0.0 if name == "weights" else None)
-        self.over = Entries(checked["data"], checked["weights"])
-        self.factor = _check.leaf(1.0)
+        self.data, self.weights = _entries("data", data), _entries("weights", weights, least=0.0)
+        self.over, self.factor = None, _check.leaf(1.0)
 
     def draw_points(self, key: Any, D: Parametrisation, theta: Vector) -> Points:
         entries = jax.eval_shape(lambda theta: self.operator(D(theta)), theta)
@@ -86,8 +70,10 @@ class ResidualVector(AbstractTerm):
             raise _check.Mismatch(
                 f"residual must return at least one floating-point number, not {entries.size} of dtype {entries.dtype}."
             )
-        n, over = entries.size, self.over.of(entries.size, entries.dtype)  # type: ignore[attr-defined]
-        for name, part in (("data", over.data), ("weights", over.weights)):
+        n, dtype = entries.size, entries.dtype
+        for name, part in (("data", self.data), ("weights", self.weights)):
             if part is not None and part.shape[0] != n:
                 raise _check.Mismatch(f"{name} must have one number per residual, so {n} of them, not {part.shape[0]}.")
-        return self.factor * over
+        weights = jnp.ones(n, dtype) if self.weights is None else self.weights.astype(dtype)
+        data = None if self.data is None else self.data.astype(dtype)
+        return self.factor * Points(jnp.arange(n, dtype=dtype), weights, data)

@@ -58,8 +58,7 @@ class Checkpoint:
     keep: int = 3
 
     def __post_init__(self):
-        if not isinstance(self.folder, str | os.PathLike):
-            raise TypeError(f"folder must be a path, not {_check.shown(self.folder)}.")
+        _check.kind("folder", self.folder, str | os.PathLike, "a path")
         _check.count("steps", self.steps)
         _check.scalar("seconds", self.seconds, above=0.0)
         _check.count("keep", self.keep)
@@ -69,9 +68,7 @@ def as_checkpoint(value: Any) -> Checkpoint | None:
     """A folder stands for a checkpoint with the usual choices."""
     if value is None or isinstance(value, Checkpoint):
         return value
-    if isinstance(value, str | os.PathLike):
-        return Checkpoint(value)
-    raise TypeError(f"checkpoint must be a folder or a riesz.Checkpoint, not {_check.shown(value)}.")
+    return Checkpoint(_check.kind("checkpoint", value, str | os.PathLike, "a folder or a riesz.Checkpoint"))
 
 
 @contextlib.contextmanager
@@ -123,6 +120,7 @@ class Keeper:
         self.resumed = False
         """Whether there was a checkpoint to go on from."""
         self._saved: Any = 0, None, time.monotonic()
+        """The steps and the result that were saved last, and when."""
         self._whole: dict[pathlib.Path, tuple[int, int]] = {}
         """The files that are known to be whole, with their sizes and times."""
 
@@ -135,18 +133,13 @@ class Keeper:
         """The files of starts after this one."""
         return sorted(path for path in self.folder.iterdir() if (_start(path) or 0) > self.number)
 
-    @property
-    def up_to_date(self) -> bool:
-        """Whether the newest checkpoint is the run as it stands."""
-        return self._saved[:2] == (self.run.record.steps, self.run.result)
-
-    def due(self) -> bool:
-        """Whether it is time to save: by the steps made, by the clock, or at the end."""
-        steps, _, clock = self._saved
-        ended = self.run.result is not Result.RUNNING
+    def due(self, last: bool) -> bool:
+        """Whether it is time to save: by the steps made, by the clock, or at the end of the run or of the call."""
+        steps, result, clock = self._saved
+        ended = last or self.run.result is not Result.RUNNING
         late = time.monotonic() - clock >= self.checkpoint.seconds
         often = self.run.record.steps - steps >= self.checkpoint.steps
-        return not self.up_to_date and (ended or late or often)
+        return (steps, result) != (self.run.record.steps, self.run.result) and (ended or late or often)
 
     def _note(self) -> None:
         self._saved = self.run.record.steps, self.run.result, time.monotonic()
@@ -198,7 +191,7 @@ class Keeper:
                 path.unlink()
 
     def _read(self, path: pathlib.Path) -> tuple[dict[str, Any], Record]:
-        """What a checkpoint holds: its manifest and the record of the run."""
+        """The manifest of a checkpoint and the record of the run."""
         fixed = sum(array.nbytes for array in self._blank.values())
         history = 8 * (_steps(path) + 1) * len(self.run.record.chunks[0])  # after the steps that the name tells
         manifest, arrays = unpack(path, fixed + history)
@@ -211,7 +204,25 @@ class Keeper:
             other = f"{other} (it was written with {', '.join(changed)})" if other and changed else other
         if other is not None:
             raise CheckpointError(f"checkpoint: {path} is of {other}; give this run another folder.")
-        return manifest, _record(self.run, self._blank, manifest, arrays)
+        return manifest, self._record(manifest, arrays)
+
+    def _record(self, manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Record:
+        """The record that the arrays describe."""
+        steps, old = manifest["steps"], self.run.record.carry
+
+        def fits(name: str, array: np.ndarray) -> bool:
+            expected = self._blank[name]
+            if name.startswith("history/"):  # columns that belong to steps have no entry for the start
+                return array.shape == (steps if expected.size == 0 else steps + 1,)
+            return array.shape == expected.shape and array.dtype == expected.dtype
+
+        if arrays.keys() != self._blank.keys() or not all(fits(*item) for item in arrays.items()):
+            raise Damaged("does not hold the arrays of this run")
+        leaves, tree = jax.tree.flatten(eqx.filter(old, eqx.is_array))
+        moving = jax.tree.unflatten(tree, [jnp.asarray(arrays[f"carry/{i}"]) for i in range(len(leaves))])
+        columns = {name[len("history/") :]: array for name, array in arrays.items() if name.startswith("history/")}
+        seconds = float(arrays["seconds"])
+        return Record(eqx.combine(moving, old), Result[manifest["result"]], steps, seconds, (columns,))
 
     def resume(self) -> None:
         """Put the run where its newest whole checkpoint is, if there is any."""
@@ -275,22 +286,3 @@ def _arrays(run: Run) -> dict[str, np.ndarray]:
         "loss": np.asarray(record.loss),
         "seconds": np.asarray(record.seconds),
     }
-
-
-def _record(run: Run, blank: dict[str, np.ndarray], manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> Record:
-    """The record that the arrays describe; `blank` are those of the run before its first step."""
-    steps, result = manifest["steps"], manifest["result"]
-    columns = {name.removeprefix("history/"): array for name, array in arrays.items() if name.startswith("history/")}
-
-    def fits(name: str, array: np.ndarray) -> bool:
-        expected = blank[name]
-        if name.startswith("history/"):  # columns that belong to steps have no entry for the start
-            return array.shape == (steps if expected.size == 0 else steps + 1,)
-        return array.shape == expected.shape and array.dtype == expected.dtype
-
-    if arrays.keys() != blank.keys() or not all(fits(*item) for item in arrays.items()):
-        raise Damaged("does not hold the arrays of this run")
-    leaves, tree = jax.tree.flatten(eqx.filter(run.record.carry, eqx.is_array))
-    moving = jax.tree.unflatten(tree, [jnp.asarray(arrays[f"carry/{i}"]) for i in range(len(leaves))])
-    carry, seconds = eqx.combine(moving, run.record.carry), float(arrays["seconds"])
-    return Record(carry, Result[result], steps, seconds, (columns,))

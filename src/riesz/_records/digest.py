@@ -64,16 +64,10 @@ class Digest:
 
     def __call__(self, value: Any) -> str:
         """SHA-256 of one value."""
-        known = self._known.get(id(value))
-        if known is not None:
-            return known[1]
-        self._known[id(value)] = value, "a part of itself"
-        found = self._of(value)
-        self._known[id(value)] = value, found
-        return found
-
-    def _each(self, values: Iterable[Any]) -> Iterator[str]:
-        return (self(value) for value in values)
+        if id(value) not in self._known:
+            self._known[id(value)] = value, "a part of itself"
+            self._known[id(value)] = value, self._of(value)
+        return self._known[id(value)][1]
 
     def _of(self, value: Any) -> str:
         match value:
@@ -82,16 +76,16 @@ class Digest:
             case np.generic() if not value.dtype.hasobject:
                 return _hash("value", [repr(value.item())])
             case tuple() | list():
-                return _hash("sequence", self._each(value))
+                return _hash("sequence", map(self, value))
             case set() | frozenset():
-                return _hash("set", sorted(self._each(value)))
+                return _hash("set", sorted(map(self, value)))
             case Mapping():
                 pairs = sorted((self(key), self(part)) for key, part in value.items())
                 return _hash("mapping", [part for pair in pairs for part in pair])
             case types.ModuleType():
                 return _hash("module", [value.__name__])
             case types.CodeType():  # what it does: its instructions, its constants and the names that it asks for
-                return _hash("code", [value.co_code, *self._each(value.co_consts), *value.co_names])
+                return _hash("code", [value.co_code, *map(self, value.co_consts), *value.co_names])
             case type():
                 return _named(value)
             case _ if hasattr(value, "eqns"):
@@ -101,9 +95,9 @@ class Digest:
             case types.FunctionType():
                 return self._function(value)
             case types.MethodType():
-                return _hash("method", self._each((value.__func__, value.__self__)))
+                return _hash("method", map(self, (value.__func__, value.__self__)))
             case functools.partial():
-                return _hash("partial", self._each((value.func, value.args, value.keywords)))
+                return _hash("partial", map(self, (value.func, value.args, value.keywords)))
             case _ if callable(value) and not dataclasses.is_dataclass(value):
                 return self._callable(value)
         return self._object(value)
@@ -115,7 +109,7 @@ class Digest:
             array = jax.random.key_data(array)
         array = np.asarray(array)
         if array.dtype.hasobject:
-            return _hash("objects", [about, *self._each(array.ravel().tolist())])
+            return _hash("objects", [about, *map(self, array.ravel().tolist())])
         return _hash("array", [about, np.ascontiguousarray(array).tobytes()])
 
     def _program(self, program: Any) -> str:
@@ -131,7 +125,7 @@ class Digest:
                 return f"{variable.aval} {self(np.asarray(variable.val))}"
             return f"{numbers.setdefault(variable, len(numbers))} {variable.aval}"
 
-        parts = [*self._each(consts), *map(shown, program.constvars), "inputs", *map(shown, program.invars)]
+        parts = [*map(self, consts), *map(shown, program.constvars), "inputs", *map(shown, program.invars)]
         for equation in program.eqns:
             chosen = {name: part for name, part in equation.params.items() if name not in UNREAD}
             parts += ["equation", equation.primitive.name, self(chosen), *map(shown, equation.invars)]
@@ -153,7 +147,7 @@ class Digest:
                 cells.append(self(cell.cell_contents))
             except ValueError:  # a name that has no value yet
                 cells.append("empty")
-        defaults = self._each((function.__defaults__, function.__kwdefaults__))
+        defaults = map(self, (function.__defaults__, function.__kwdefaults__))
         return _hash("function", [self(function.__code__), *cells, *defaults, *self._globals(function)])
 
     def _globals(self, function: types.FunctionType) -> Iterator[str]:

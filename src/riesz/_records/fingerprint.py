@@ -24,9 +24,8 @@ def versions() -> dict[str, str]:
 
 def program(f: Callable[..., Any], *args: Any) -> str:
     """SHA-256 of what a function computes: its operations and all its constants, whatever its parts are called."""
-    arrays, rest = eqx.partition(args, eqx.is_array)
-    closed = jax.make_jaxpr(lambda arrays: eqx.filter(f(*eqx.combine(arrays, rest)), eqx.is_array))(arrays)
-    return digest((closed, jax.tree.leaves(arrays)))
+    closed, _, _ = eqx.filter_make_jaxpr(f)(*args)
+    return digest((closed, jax.tree.leaves(eqx.filter(args, eqx.is_array))))
 
 
 def _text(method: Any) -> str:

@@ -66,9 +66,7 @@ class JSONLines(AbstractLog):
     """
 
     def __init__(self, path: str | os.PathLike):
-        if not isinstance(path, str | os.PathLike):
-            raise TypeError(f"path must be a path, not {_check.shown(path)}.")
-        self.path = pathlib.Path(path)
+        self.path = pathlib.Path(_check.kind("path", path, str | os.PathLike, "a path"))
         self._file: Any = None
 
     def __str__(self) -> str:
@@ -118,10 +116,8 @@ class JSONLines(AbstractLog):
         It is of another run where a line has another loss. A line that is damaged, or out of order, is to be mended.
         """
         last, end = -1, 0
-        if not self.path.exists():
-            return last, end, False
-        if not losses:
-            return last, end, self.path.stat().st_size > 0
+        if not losses or not self.path.exists():
+            return last, end, self.path.exists() and self.path.stat().st_size > 0
         with open(self.path, "rb") as file:
             for line, loss in zip(file, losses, strict=False):
                 row = _row(line)
@@ -199,8 +195,7 @@ class TensorBoard(AbstractLog):
     """
 
     def __init__(self, folder: str | os.PathLike):
-        if not isinstance(folder, str | os.PathLike):
-            raise TypeError(f"folder must be a path, not {_check.shown(folder)}.")
+        _check.kind("folder", folder, str | os.PathLike, "a path")
         try:
             import tensorboardX  # pyright: ignore[reportMissingImports]
         except ImportError as error:

@@ -51,7 +51,7 @@ def recording(
                 with _going_on("The log cannot be written"):
                     log.write(list(rows(run.history(after=known), known, steps)))
                     written[log] = steps
-            if keeper is not None and (keeper.due() or (last and not keeper.up_to_date)):
+            if keeper is not None and keeper.due(last):
                 with _going_on("The checkpoint cannot be saved"):
                     keeper.save()
 
@@ -138,8 +138,7 @@ def _check_apart(folder: pathlib.Path, logs: list[AbstractLog]) -> None:
     """Refuse logs in the place of the folder of checkpoints, or of its lock."""
     taken = folder.resolve()
     for log in logs:
-        path = log.path.resolve() if isinstance(log, JSONLines) else None
-        if path is not None and (path in (taken, taken / "lock") or path in taken.parents):
+        if isinstance(log, JSONLines) and log.path.resolve() in (taken, taken / "lock", *taken.parents):
             raise ValueError(
                 f"log must be a file apart from the checkpoints in {folder}, such as {folder / 'log.jsonl'}, "
                 f"but it is {log}."

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ._domain import AbstractDomain, Box, MonteCarlo, box
+from ._box import AbstractDomain, Box, MonteCarlo, box
 from ._points import Points
 from ._product import cross
 from ._tensor import counts, gauss

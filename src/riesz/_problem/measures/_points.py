@@ -71,20 +71,16 @@ def points(x: Any, data: Any = None, weights: Any = None) -> Points:
         data = _check.array("data", data)
         if data.ndim == 0 or data.shape[0] != m:
             raise ValueError(f"data must have one row for each of the {m} points, but its shape is {data.shape}.")
-        if jnp.issubdtype(data.dtype, jnp.inexact) and data.dtype != x.dtype:
-            raise TypeError(f"data and x must have one dtype, but they are {data.dtype} and {x.dtype}.")
-        _check.finite_rows("data", data)
-    if weights is None:
-        weights = jnp.full(m, 1 / m, x.dtype)
-    else:
-        weights = _check.array("weights", weights)
-        if weights.shape != (m,):
-            raise ValueError(f"weights must have shape ({m},), one per point, but it is {weights.shape}.")
-        if jnp.issubdtype(weights.dtype, jnp.inexact) and weights.dtype != x.dtype:
-            raise TypeError(f"weights and x must have one dtype, but they are {weights.dtype} and {x.dtype}.")
-        weights = weights.astype(x.dtype)
-        _check.finite_rows("weights", weights)
-        if not _check.is_traced(weights) and (np.asarray(weights) < 0).any():
-            worst = int(np.argmax(np.asarray(weights) < 0))
-            raise ValueError(f"weights must not be negative, but weights[{worst}] is {weights[worst]}.")
+    weights = jnp.full(m, 1 / m, x.dtype) if weights is None else _check.array("weights", weights)
+    if weights.shape != (m,):
+        raise ValueError(f"weights must have shape ({m},), one per point, but it is {weights.shape}.")
+    for name, part in (("data", data), ("weights", weights)):
+        if part is not None:
+            if jnp.issubdtype(part.dtype, jnp.inexact) and part.dtype != x.dtype:
+                raise TypeError(f"{name} and x must have one dtype, but they are {part.dtype} and {x.dtype}.")
+            _check.finite_rows(name, part)
+    weights = weights.astype(x.dtype)
+    if not _check.is_traced(weights) and (np.asarray(weights) < 0).any():
+        worst = int(np.argmax(np.asarray(weights) < 0))
+        raise ValueError(f"weights must not be negative, but weights[{worst}] is {weights[worst]}.")
     return Points(x, weights, data)

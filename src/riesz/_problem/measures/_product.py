@@ -1,6 +1,7 @@
 """Products of measures: boxes from intervals, space and time from both."""
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -15,14 +16,11 @@ from ._points import AbstractMeasure, Points
 @jax.jit  # one small program, not one for each of its operations
 def cross(*factors: Points) -> Points:
     """Every combination of the factors' points, coordinates side by side in shape (m, n), the last factor fastest."""
-    return functools.reduce(_pair, factors[1:], Points(flat(factors[0].x), factors[0].weights, factors[0].data))
-
-
-def _pair(a: Points, b: Points) -> Points:
-    first, second = (index.reshape(-1) for index in jnp.indices((a.x.shape[0], b.x.shape[0])))
-    a, b = a.take(first), b.take(second)
-    x = jnp.concatenate([flat(a.x), flat(b.x)], axis=1)
-    return Points(x, a.weights * b.weights, b.data if a.data is None else a.data)
+    indices = jnp.indices([factor.x.shape[0] for factor in factors]).reshape(len(factors), -1)
+    parts = [factor.take(chosen) for factor, chosen in zip(factors, indices, strict=True)]
+    x = jnp.concatenate([flat(part.x) for part in parts], axis=1)
+    weights = functools.reduce(operator.mul, [part.weights for part in parts])
+    return Points(x, weights, next((part.data for part in parts if part.data is not None), None))
 
 
 class Product(AbstractMeasure):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import _check
-from ._domain import AbstractDomain, MonteCarlo
+from ._box import AbstractDomain, MonteCarlo
 from ._points import Points
 from ._product import cross
 from ._tensor import gauss_jacobi
@@ -37,16 +37,11 @@ class Simplex(AbstractDomain):
     def uniform(self, key: Any, n: int) -> jax.Array:
         """Uniform points, whose barycentric coordinates are exponential variables divided by their sum."""
         exponential = jax.random.exponential(key, (n, self.dimension + 1), self.vertices.dtype)
-        return self.at(exponential / jnp.sum(exponential, axis=1, keepdims=True))
-
-    def at(self, barycentric: jax.Array) -> jax.Array:
-        """The points with given barycentric coordinates."""
-        return barycentric @ self.vertices
+        return exponential / jnp.sum(exponential, axis=1, keepdims=True) @ self.vertices
 
 
 def _simplex(vertices: Any) -> Simplex:
-    _check.number("vertices", vertices)
-    domain = Simplex(_check.floating("vertices", vertices))
+    domain = Simplex(_check.floating("vertices", _check.number("vertices", vertices)))
     shape = domain.vertices.shape
     space = shape[1] if len(shape) == 2 else 1
     if len(shape) not in (1, 2) or not 2 <= shape[0] <= space + 1:
@@ -82,7 +77,7 @@ def simplex(vertices: Any, n: int) -> Points:
     ones = jnp.ones_like(shares.x[:, :1])
     left = jnp.concatenate([ones, jnp.cumprod(1 - shares.x, axis=1)], axis=1)
     barycentric = left * jnp.concatenate([shares.x, ones], axis=1)
-    return Points(domain.at(barycentric), domain.volume * shares.weights, None)
+    return Points(barycentric @ domain.vertices, domain.volume * shares.weights, None)
 
 
 def monte_carlo_simplex(vertices: Any, n: int) -> MonteCarlo:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from scipy.special import roots_jacobi
 
 from ... import _check
-from ._domain import Box, box
+from ._box import Box, box
 from ._points import Points
 from ._product import cross
 

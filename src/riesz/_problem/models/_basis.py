@@ -13,16 +13,15 @@ from ... import _check
 class AbstractBasis(eqx.Module):
     """The map from t to (phi_1(t), ..., phi_size(t)), functions that are orthonormal in the mean over an interval."""
 
-    low: eqx.AbstractVar[jax.Array]
-    high: eqx.AbstractVar[jax.Array]
-    size: eqx.AbstractVar[int]
+    low: jax.Array = eqx.field(converter=_check.leaf)
+    high: jax.Array = eqx.field(converter=_check.leaf)
+    size: int = eqx.field(static=True)
 
     def __check_init__(self):
         _check.scalar("low", self.low)
         _check.scalar("high", self.high)
         _check.count("size", self.size)
-        if not (_check.is_traced(self.low) or _check.is_traced(self.high) or self.low < self.high):
-            raise ValueError(f"low must lie below high, but they are {self.low} and {self.high}.")
+        _check.ordered(self.low, self.high)
 
     @property
     @abc.abstractmethod
@@ -48,10 +47,6 @@ class Legendre(AbstractBasis):
     D, theta0 = riesz.linear(riesz.Legendre(-1.0, 1.0, 8), size=8)
     ```
     """
-
-    low: jax.Array = eqx.field(converter=_check.leaf)
-    high: jax.Array = eqx.field(converter=_check.leaf)
-    size: int = eqx.field(static=True)
 
     @property
     def orders(self) -> jax.Array:
@@ -83,10 +78,6 @@ class Fourier(AbstractBasis):
     D, theta0 = riesz.linear(riesz.Fourier(0.0, 1.0, 9), size=9)
     ```
     """
-
-    low: jax.Array = eqx.field(converter=_check.leaf)
-    high: jax.Array = eqx.field(converter=_check.leaf)
-    size: int = eqx.field(static=True)
 
     @property
     def orders(self) -> jax.Array:

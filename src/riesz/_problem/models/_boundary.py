@@ -112,8 +112,8 @@ def box_bubble(low: Any, high: Any) -> BoxBubble:
             f"but they are {_check.shown(low)} and {_check.shown(high)}."
         )
     for a, b in zip(*corners, strict=True):
-        if not (a is None or b is None or _check.is_traced(a) or _check.is_traced(b) or a < b):
-            raise ValueError(f"low must lie below high, but they are {a} and {b}.")
+        if a is not None and b is not None:
+            _check.ordered(a, b)
     if all(side is None for corner in corners for side in corner):
         raise ValueError("low and high must hold at least one number, but they hold none.")
     return BoxBubble(*corners, scalar=scalar)

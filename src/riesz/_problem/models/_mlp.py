@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import equinox as eqx
@@ -61,10 +62,9 @@ class NormalStart:
 
     def deviations(self) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
         """The standard deviations of all weights and of all biases."""
-        layers = list(zip(self.sizes[:-1], self.sizes[1:], strict=True))
-        pairs = [INITIALISATIONS[self.init](n_in, n_out) for n_in, n_out in layers]
-        weights = tuple(jnp.full((n_out, n_in), w) for (n_in, n_out), (w, _) in zip(layers, pairs, strict=True))
-        biases = tuple(jnp.full(n_out, b) for (_, n_out), (_, b) in zip(layers, pairs, strict=True))
+        layers = [(n_in, n_out, *INITIALISATIONS[self.init](n_in, n_out)) for n_in, n_out in pairwise(self.sizes)]
+        weights = tuple(jnp.full((n_out, n_in), deviation) for n_in, n_out, deviation, _ in layers)
+        biases = tuple(jnp.full(n_out, deviation) for _, n_out, _, deviation in layers)
         return weights, biases
 
     def __call__(self, key: Key) -> jax.Array:

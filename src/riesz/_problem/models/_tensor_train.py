@@ -1,5 +1,6 @@
 """Functional tensor trains: functions of many variables as products of matrices of functions of one."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,10 +21,7 @@ Where high degrees start as large as low ones, runs in many dimensions do not ge
 
 
 class TensorTrain(eqx.Module):
-    """The parametrisation of the functions A_1(x_1) ... A_n(x_n), where A_i(t) = sum_k phi_k(t) C_i[:, k, :].
-
-    The parameters are the entries of the cores C_i, one core after another.
-    """
+    """The parametrisation of the functions A_1(x_1) ... A_n(x_n), where A_i(t) = sum_k phi_k(t) C_i[:, k, :]."""
 
     bases: tuple[AbstractBasis, ...]
     layout: Layout
@@ -58,7 +56,7 @@ def _shapes(ranks: Sequence[int], bases: Sequence[AbstractBasis]) -> list[tuple[
     """The shapes of the cores; refuse ranks that no tensor of these sizes can have."""
     bonds = [1, *(_check.count("ranks", rank) for rank in ranks), 1]
     shapes = [(left, basis.size, right) for left, basis, right in zip(bonds[:-1], bases, bonds[1:], strict=True)]
-    for i, (before, after) in enumerate(zip(shapes[:-1], shapes[1:], strict=True)):
+    for i, (before, after) in enumerate(itertools.pairwise(shapes)):
         largest = min(before[0] * before[1], after[1] * after[2])
         if bonds[i + 1] > largest:
             raise ValueError(

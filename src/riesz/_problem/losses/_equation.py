@@ -1,22 +1,65 @@
-"""The Ritz energy of an elliptic equation."""
+"""Losses of equations, differential or not: the residual, and the Ritz energy of an elliptic one."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ... import _check
-from ..integral import Integral
+from ..._types import Function, Operator
+from ..integral import Integral, half_square
 from ..measures import AbstractMeasure, Points
 from ..operators import value_and_gradient
+
+
+class Residual(eqx.Module):
+    """The operator that takes v to A v - f."""
+
+    operator: Operator
+    source: Any
+
+    def __call__(self, v: Function) -> Function:
+        image = self.operator(v)
+
+        def residual(x: Any) -> jax.Array:
+            z = image(x)
+            f = jnp.asarray(self.source(x) if callable(self.source) else self.source, z.dtype)
+            if f.shape not in ((), z.shape) and not f.size == z.size == 1:
+                raise _check.Mismatch(f"source must match A v in residual: {z.shape} and {f.shape} per point.")
+            return z - jnp.broadcast_to(f, z.shape) if f.shape == () else z - f.reshape(z.shape)
+
+        return residual
+
+
+def residual(operator: Operator, source: Any, over: AbstractMeasure) -> Integral:
+    r"""The residual of an equation $A v = f$, $\frac12 \int |(A v)(x) - f(x)|^2 \, d\mu$.
+
+    The source is evaluated at the points of each step, so points may be drawn.
+
+    **Arguments:**
+
+    - `operator`: A, a function of functions; linear or not.
+    - `source`: f, a function of a point or a number.
+    - `over`: the measure to integrate over.
+
+    ```python
+    loss = riesz.residual(riesz.laplacian, source, interior) + 10.0 * riesz.residual(riesz.identity, 0.0, boundary)
+    ```
+    """
+    _check.function("operator", operator)
+    if not callable(source):
+        source = _check.array("source", _check.number("source", source))
+    return Integral(half_square, over, Residual(operator, source))
+
 
 KINDS = {"f": "a number at every point", "a": "a number at every point, or an n x n matrix"}
 
 
 class Attached(AbstractMeasure):
-    """A measure that is drawn anew each step, with (f(x_j), a(x_j)) as the data of its points."""
+    """A measure that is drawn anew each step, with (f(x_j), a(x_j)) as the data of its points, matrices flattened."""
 
     over: AbstractMeasure
     a: Any
@@ -24,23 +67,18 @@ class Attached(AbstractMeasure):
     drawn: ClassVar[bool] = True
 
     def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
-        return attach(self.over.draw(key, features), self.a, self.f)
+        over = self.over.draw(key, features)
+        return Points(over.x, over.weights, jax.vmap(self._coefficients)(over.x))
 
-
-def attach(over: Points, a: Any, f: Any) -> Points:
-    """The points with data (f(x_j), a(x_j)), matrices flattened."""
-
-    def coefficients(x: Any) -> jax.Array:
+    def _coefficients(self, x: Any) -> jax.Array:
         values = []
-        for name, part, shapes in (("f", f, ((),)), ("a", a, ((), (x.size, x.size)))):
+        for name, part, shapes in (("f", self.f, ((),)), ("a", self.a, ((), (x.size, x.size)))):
             with _check.explained(f"{name} must be a function of a point, but it fails at shape {x.shape}"):
                 value = jnp.asarray(part(x) if callable(part) else part, x.dtype)
             if value.shape not in shapes and value.shape != (1,):
                 raise _check.Mismatch(f"{name} must give {KINDS[name]}, but its shape is {value.shape}.")
             values.append(value.reshape(-1))
         return jnp.concatenate(values)
-
-    return Points(over.x, over.weights, jax.vmap(coefficients)(over.x))
 
 
 def _energy(z: jax.Array, data: Any) -> jax.Array:
@@ -79,10 +117,8 @@ def ritz(a: Any, f: Any, over: AbstractMeasure) -> Integral:
         if jnp.ndim(a) == 0:
             _check.scalar("a", a, above=0.0)
         a = _check.leaf(a)
-    if over.drawn:
-        return Integral(_energy, Attached(over, a, f), value_and_gradient)
-    fixed = attach(over.draw(None), a, f)
-    return Integral(_energy, _positive(fixed), value_and_gradient)
+    attached = Attached(over, a, f)
+    return Integral(_energy, attached if over.drawn else _positive(attached.draw(None)), value_and_gradient)
 
 
 def _positive(over: Points) -> Points:
