@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from .._linalg.filters import AbstractFilter
 from .._linalg.solvers import AbstractSolver
-from .._problem.integral import Loss
+from .._problem.features import evaluate
 from .._problem.measures import Points
 from .._types import Vector
 from .inner_products import AbstractMetric
@@ -54,8 +54,9 @@ class Hessian(AbstractMetric):
         self, at: Linearisation, over: Points | None, solver: AbstractSolver, filter: AbstractFilter
     ) -> HessianSpace:
         def loss(theta: Vector) -> jax.Array:
-            terms, points = zip(*((part.term, part.over) for part in at.parts), strict=True)
-            return Loss(terms).value(at.D(theta), points)
+            images = [evaluate(at.D, part.term.operator, theta, part.over.x) for part in at.parts]
+            pairs = zip(at.parts, images, strict=True)
+            return sum(part.over.weights @ part.term.densities(z, part.over) for part, z in pairs)  # type: ignore[return-value]
 
         eigenvalues, vectors = jnp.linalg.eigh(jax.hessian(loss)(at.theta))
         return HessianSpace(eigenvalues, vectors, filter)
