@@ -102,10 +102,11 @@ def bounded_form_of(
     $M + \tau I$ with a share of $\tau = \tfrac12 |\ell'|^2 (1/\ell - 1/P)$.
 
     With a share of 1 a point promises at most its loss, since $1/P$ is a concave function of $\tau$ whose slope is
-    nowhere below $2/|\ell'|^2$; in one dimension the step of such a point is Polyak's. For a square this is $\ell''$.
+    nowhere below $2/|\ell'|^2$; in one dimension the step of such a point is Polyak's. The model of a quadratic density
+    is exact, and is left alone: where it promises more than the loss, the density has negative values elsewhere.
     """
     form = form_of(term, z, over)
-    if not isinstance(form, Diagonal | Full):
+    if not isinstance(form, Diagonal | Full) or term.quadratic(z, over):
         return form
     inside = slopes if isinstance(form, Diagonal) else jnp.einsum("mqp,mq->mp", form.vectors, slopes)
     curved, squares = form.eigenvalues > 0, jnp.sum(inside**2, axis=1)

@@ -52,6 +52,13 @@ def curvature_of(density: Callable[..., Any], *arguments: jax.ShapeDtypeStruct) 
     return Curvature.DIAGONAL if is_diagonal else Curvature.FULL
 
 
+def is_quadratic(density: Callable[..., Any], z: jax.ShapeDtypeStruct, *data: jax.ShapeDtypeStruct) -> bool:
+    """Whether the traced program shows that l''(z) is the same for every z, whatever it is for other data."""
+    zeros = [jnp.zeros(a.shape, a.dtype) for a in data]
+    program = jax.make_jaxpr(lambda z: diagonal(density, z, *zeros))(z).jaxpr
+    return not reached(program).intersection(v for v in program.outvars if not isinstance(v, Literal))
+
+
 def _constant(f: Callable[..., Any], *arguments: Any) -> np.ndarray | None:
     """The entries of a function's value where the traced program shows that it depends on no argument; else None."""
     closed = jax.make_jaxpr(f)(*arguments)

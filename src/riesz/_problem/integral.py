@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from .. import _check
 from .._types import Function, Operator, Parametrisation, Vector
-from .curvature import Curvature, curvature_of, diagonal
+from .curvature import Curvature, curvature_of, diagonal, is_quadratic
 from .features import features, flat, image
 from .measures import AbstractMeasure, Points
 from .operators import identity
@@ -134,12 +134,20 @@ class AbstractTerm(AbstractLoss):
 
     def curvature(self, z: Any, over: Points) -> Curvature:
         """What l'' is for every z and all data: zero, the identity, diagonal or full; of z only the shape is used."""
+        return self._traced(curvature_of, z, over)
+
+    def quadratic(self, z: Any, over: Points) -> bool:
+        """Whether l'' is the same for every z; of z only the shape is used."""
+        return self._traced(is_quadratic, z, over)
+
+    def _traced(self, read: Callable[..., Any], z: Any, over: Points) -> Any:
+        """What a reader of the density's program finds, given the shapes at one point."""
         point = [jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (z, over.data) if a is not None]
         if not takes_data(self.density):
-            return curvature_of(self.density, point[0])
+            return read(self.density, point[0])
         if over.data is None:
-            return curvature_of(lambda z: self.density(z, None), point[0])
-        return curvature_of(self.density, *point)
+            return read(lambda z: self.density(z, None), point[0])
+        return read(self.density, *point)
 
     def diagonals(self, z: jax.Array, over: Points) -> jax.Array:
         """The diagonals of l''(z_j), of shape (m, p), where these are diagonal."""

@@ -32,9 +32,9 @@ def turning(at: Linearisation, blocks: tuple[Block, ...], sizes: Vector, signs: 
 def scale(sizes: Vector, theta: Vector, residual: jax.Array, speed: Vector, every: bool) -> jax.Array:
     """S: the turning speeds; for parameters that turn nothing, so little that damping stays below rounding.
 
-    For squares at fixed points, that is, where the model of the loss is exact along them. Where points are drawn,
-    parameters that turn nothing can still fit what is particular to few points, and where l'' changes with z, they can
-    still go too far: there they are damped like the others.
+    That is for fixed points and a quadratic loss, whose model is exact along them. Where points are drawn, parameters
+    that turn nothing can still fit what is particular to few points, and where l'' changes with z, they can still go
+    too far: there they are damped like the others.
 
     A tangent function as small as the rounding of the largest one, both as it is and times its parameter, is zero up to
     rounding, as that of a constant is in a normalised density: its parameter is held, by a scale so large that it does

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ..._geometry.forms import Identity
 from ..._geometry.linearise import Linearisation
 from ..._geometry.rows import Block, split
 from ..._linalg.filters import Shift
@@ -29,7 +28,7 @@ SETTLED, SETTLED_DRAWN = 3, 100
 FAR = 30.0
 """Parameters this many times as large as at the start run to infinity, if the loss falls along them by its own size."""
 CUT = 0.3
-"""A step that bends so much that it is shortened to less than this share is tried with more damping."""
+"""Where the loss is not quadratic, a step that bends so much that it is cut below this share is damped more instead."""
 FADING = 0.9
 """The share of the squared sizes of tangent functions that is left after a step, where points are drawn."""
 
@@ -132,8 +131,7 @@ class QuickSteps(eqx.Module):
         measured = jnp.where(due, state.turned, state.measured)
         r, _ = split(blocks, at.slopes)
         residual = jnp.zeros((), speed.dtype) if r is None else jnp.linalg.norm(r)
-        squares = all(isinstance(block.form, Identity) for block in blocks)
-        S = scale(sizes, at.theta, residual, speed, drawn or not squares)
+        S = scale(sizes, at.theta, residual, speed, drawn or not at.quadratic)
         reach = jnp.where(due, reach, state.reach)
         return S, dataclasses.replace(state, speed=speed, sizes=sizes, measured=measured, reach=reach)
 
@@ -171,7 +169,7 @@ class QuickSteps(eqx.Module):
 
         def unfinished(carry: Any) -> jax.Array:
             tries, _, last, trial = carry
-            bends = good(trial) & (trial.moved.scale < CUT)
+            bends = good(trial) & (trial.moved.scale < CUT) & (not at.quadratic)
             more = jnp.where(good(last), better(trial, last), ~good(trial) | bends)
             return ~retreat & ((tries == 0) | more & (tries < self.tries))
 
