@@ -7,8 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 import riesz
+from riesz._geometry.forms import bounded, form_of
 from riesz._methods.auto.trust import Trust
 from riesz.experiments import extended_xor, reaction_diffusion
 
@@ -85,6 +87,42 @@ def test_classification():
         problem.loss, problem.D, problem.start(0), max_steps=40, target=problem.target, metrics=problem.metrics
     )
     assert solution.result is riesz.Result.TARGET_REACHED
+
+
+def promises(term, z):
+    """What the model of every point promises to gain in auto's metric, far from a minimiser, and its loss."""
+    densities, slopes = term.densities_and_slopes(z, term.over)
+    form = bounded(form_of(term, z, term.over), densities, slopes, jnp.ones(()))
+    M = form.vectors * form.eigenvalues[:, None, :] @ jnp.swapaxes(form.vectors, 1, 2)
+    return jnp.sum(slopes * jnp.linalg.solve(M, slopes[:, :, None])[:, :, 0], axis=1) / 2, densities
+
+
+def test_no_point_promises_more_than_its_loss():
+    """Five classes, logits up to thirty: Gauss-Newton's own metric promises up to 1e20 of it."""
+    random = np.random.default_rng(0)
+    z = jnp.asarray(10 * random.normal(size=(100, 5)))
+    promised, densities = promises(riesz.softmax(riesz.points(z, data=jnp.argmin(z, axis=1))), z)
+    assert jnp.all(promised <= densities * (1 + 1e-9))
+
+
+def test_a_square_promises_its_loss_and_keeps_its_metric():
+    """The squares of a matrix: the least of every point is zero, so there is nothing to raise."""
+    random = np.random.default_rng(0)
+    root, z = random.normal(size=(3, 3)), jnp.asarray(random.normal(size=(20, 3)))
+    term = riesz.Integral(lambda z: jnp.sum((root @ z) ** 2) / 2, riesz.points(z))
+    densities, slopes = term.densities_and_slopes(z, term.over)
+    own = form_of(term, z, term.over)
+    form = bounded(own, densities, slopes, jnp.ones(()))
+    np.testing.assert_allclose(form.eigenvalues, own.eigenvalues, rtol=1e-9)
+
+
+def test_ten_classes_from_a_saturated_start():
+    """Standard normal weights on 64 pixels: units are saturated, and images misread with confidence."""
+    images, labels = (jnp.asarray(part)[::10] for part in load_digits(return_X_y=True))
+    D, theta = riesz.mlp(jax.random.key(1), (64, 8, 10))
+    losses = path(riesz.softmax(riesz.points(images / 16, data=labels)), D, theta).history["loss"]
+    assert losses[0] > np.log(10)
+    assert losses[-1] < losses[0] / 10
 
 
 def test_a_large_residual():

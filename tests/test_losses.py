@@ -285,6 +285,17 @@ class TestIsLinear:
         z, points = scalars
         assert riesz.Integral(lambda z, data: data * z**2, points).curvature(z, points) is Curvature.DIAGONAL
 
+    def test_a_density_is_quadratic_where_its_curvature_does_not_depend_on_z(self):
+        z, points = vectors
+        energy, product = lambda z: z[1] ** 2 / 2 - z[0], lambda z: z[0] * z[1]
+        assert all(riesz.Integral(density, points).quadratic(z, points) for density in (energy, product))
+        for name in ("logsumexp", "branch"):
+            density, (z, points) = NONLINEAR[name]
+            assert not riesz.Integral(density, points).quadratic(z, points)
+        z, points = scalars
+        assert riesz.Integral(lambda z, data: data * z**2, points).quadratic(z, points)
+        assert not riesz.Integral(lambda z, data: data * z**4, points).quadratic(z, points)
+
     def test_a_linear_term_has_no_rows_in_a_gauss_newton_metric(self):
         D, theta = riesz.linear(lambda x: jnp.stack([x, x**2]), size=2)
         quadratic, linear = (

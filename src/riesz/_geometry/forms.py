@@ -90,19 +90,24 @@ def form_of(term: AbstractTerm, z: jax.Array, over: Points) -> AbstractForm | No
     return Full(jnp.where(eigenvalues > rounding, eigenvalues, 0), vectors)
 
 
-def bounded(
-    form: AbstractForm | None, densities: jax.Array, slopes: jax.Array, share: jax.Array
-) -> AbstractForm | None:
+def bounded(form: Diagonal | Full, densities: jax.Array, slopes: jax.Array, share: jax.Array) -> AbstractForm:
     r"""The form l''(z_j), raised until no point promises to gain more than its loss.
 
-    The model of a point promises $\tfrac12 \ell'^T M^{-1} \ell'$. Where $\ell''$ is nearly zero though the slope is
+    The model of a point promises $P = \tfrac12 \ell'^T M^{-1} \ell'$. Where $\ell''$ is nearly zero though the slope is
     not, as for an image that is misread with confidence or a residual beyond Huber's threshold, that is more than there
-    is to lose. In every eigenvector the form is therefore at least a share of $\ell'^2 / (2\ell)$, for densities that
-    are nowhere negative; with a share of 1 the step of one such point is Polyak's. For a square this is $\ell''$.
+    is to lose. For densities that are nowhere negative the form is then raised in all directions alike,
+    $M + \tau I$ with a share of $\tau = \tfrac12 |\ell'|^2 (1/\ell - 1/P)$.
+
+    With a share of 1 a point promises at most its loss, since $1/P$ is a concave function of $\tau$ whose slope is
+    nowhere below $2/|\ell'|^2$; in one dimension the step of such a point is Polyak's.
     """
-    if not isinstance(form, Diagonal | Full):
-        return form
     inside = slopes if isinstance(form, Diagonal) else jnp.einsum("mqp,mq->mp", form.vectors, slopes)
-    positive = (densities > 0) & jnp.all(densities >= 0)
-    least = inside**2 / (2 * jnp.where(positive, densities, jnp.inf))[:, None]
-    return eqx.tree_at(lambda form: form.eigenvalues, form, jnp.maximum(form.eigenvalues, share * least))
+    curved, squares = form.eigenvalues > 0, jnp.sum(inside**2, axis=1)
+    # Where the form is zero, so is the slope, up to rounding, or the promise has no end.
+    endless = inside**2 > (slopes.shape[1] * jnp.finfo(slopes.dtype).eps) ** 2 * squares[:, None]
+    promises = jnp.where(curved, inside**2 / jnp.where(curved, form.eigenvalues, 1), jnp.where(endless, jnp.inf, 0))
+    promise = jnp.sum(promises, axis=1) / 2
+    too_much = (promise > densities) & (densities > 0) & jnp.all(densities >= 0)
+    excess = 1 / jnp.where(too_much, densities, 1) - 1 / jnp.where(too_much, promise, 1)
+    raised = form.eigenvalues + share * (squares / 2 * excess)[:, None]
+    return eqx.tree_at(lambda form: form.eigenvalues, form, raised)

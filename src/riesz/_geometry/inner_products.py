@@ -15,7 +15,7 @@ from .._problem.integral import AbstractLoss, Integral
 from .._problem.measures import AbstractMeasure, Points
 from .._problem.operators import identity
 from .._types import Operator, Parametrisation, Vector
-from .forms import AbstractForm, Identity, bounded, form_of
+from .forms import AbstractForm, Diagonal, Full, Identity, bounded, form_of
 from .linearise import Linearisation, Part, Sample
 from .rows import Block, rows_of
 from .tangent import AbstractSpace, TangentSpace
@@ -90,8 +90,15 @@ class BoundedGaussNewton(AbstractInnerProduct):
     """How far l'' is raised: 1 far from a minimiser, 0 at one, where Gauss-Newton's own steps converge fastest."""
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
-        second = lambda part: form_of(part.term, part.features.values, part.over)
-        return _blocks_of_terms(at, lambda part: bounded(second(part), part.densities, part.slopes, self.share))
+        def form(part: Part) -> AbstractForm | None:
+            where = part.features.values, part.over
+            second = form_of(part.term, *where)
+            # The model of a quadratic density is exact, whatever it promises.
+            if not isinstance(second, Diagonal | Full) or part.term.quadratic(*where):
+                return second
+            return bounded(second, part.densities, part.slopes, self.share)
+
+        return _blocks_of_terms(at, form)
 
 
 class InnerProduct(AbstractInnerProduct):

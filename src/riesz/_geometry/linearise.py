@@ -60,6 +60,11 @@ class Linearisation(eqx.Module):
         """The sum of w_j |l(z_j)|, by which the rounding of the loss is measured."""
         return sum(part.over.weights @ jnp.abs(part.densities) for part in self.parts)  # type: ignore[return-value]
 
+    @property
+    def quadratic(self) -> bool:
+        """Whether the loss is quadratic in the function, so that its Gauss-Newton model errs only where D bends."""
+        return all(part.term.quadratic(part.features.values, part.over) for part in self.parts)
+
     def features(self, operator: Operator, x: jax.Array) -> Features:
         """The values of another operator at other points, with rows where this linearisation stores rows."""
         make = features if self.stored else values_alone

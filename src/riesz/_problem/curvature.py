@@ -51,6 +51,13 @@ def curvature_of(density: Callable[..., Any], z: jax.ShapeDtypeStruct, *data: An
     return Curvature.DIAGONAL if is_diagonal else Curvature.FULL
 
 
+def is_quadratic(density: Callable[..., Any], z: jax.ShapeDtypeStruct, *data: Any) -> bool:
+    """Whether the traced program shows that l''(z) is the same for every z, whatever it is for other data."""
+    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), data)
+    program = jax.make_jaxpr(lambda z: diagonal(density, z, *zeros))(z).jaxpr
+    return not reached(program).intersection(v for v in program.outvars if not isinstance(v, Literal))
+
+
 def _constant(f: Callable[..., Any], *arguments: Any) -> np.ndarray | None:
     """The entries of a function's value where the traced program shows that it depends on no argument; else None."""
     closed = jax.make_jaxpr(f)(*arguments)

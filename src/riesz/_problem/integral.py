@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from .. import _check
 from .._types import Function, Operator, Parametrisation, Vector
-from .curvature import Curvature, curvature_of, diagonal
+from .curvature import Curvature, curvature_of, diagonal, is_quadratic
 from .features import features, flat, image
 from .measures import AbstractMeasure, Points
 from .operators import identity
@@ -143,6 +143,10 @@ class AbstractTerm(AbstractLoss):
     def curvature(self, z: Any, over: Points) -> Curvature:
         """What l'' is for every z and all data: zero, the identity, diagonal or full; of z only the shape is used."""
         return curvature_of(self.density, *at_one_point(self.arguments(z, over)))
+
+    def quadratic(self, z: Any, over: Points) -> bool:
+        """Whether l'' is the same for every z; of z only the shape is used."""
+        return is_quadratic(self.density, *at_one_point(self.arguments(z, over)))
 
     def diagonals(self, z: jax.Array, over: Points) -> jax.Array:
         """The diagonals of l''(z_j), of shape (m, p), where these are diagonal."""

@@ -29,11 +29,12 @@ def turning(at: Linearisation, blocks: tuple[Block, ...], sizes: Vector, signs: 
     return jnp.where(jnp.isfinite(speed), speed, 0)
 
 
-def scale(sizes: Vector, theta: Vector, residual: jax.Array, speed: Vector, drawn: bool) -> jax.Array:
+def scale(sizes: Vector, theta: Vector, residual: jax.Array, speed: Vector, every: bool) -> jax.Array:
     """S: the turning speeds; for parameters that turn nothing, so little that damping stays below rounding.
 
-    On fixed points, that is. Where points are drawn, parameters that turn nothing can still fit what is particular to
-    few points, and are damped like the others.
+    That is for fixed points and a quadratic loss, whose model is exact along them. Where points are drawn, parameters
+    that turn nothing can still fit what is particular to few points, and where l'' changes with z, they can still go
+    too far: there they are damped like the others.
 
     A tangent function as small as the rounding of the largest one, both as it is and times its parameter, is zero up to
     rounding, as that of a constant is in a normalised density: its parameter is held, by a scale so large that it does
@@ -43,9 +44,10 @@ def scale(sizes: Vector, theta: Vector, residual: jax.Array, speed: Vector, draw
 
     - `sizes`: the norms of the tangent functions.
     - `residual`: the norm of the part of L' that is an inner product with rows.
+    - `every`: whether parameters that turn nothing are damped like the others.
     """
     number = jnp.finfo(speed.dtype)
-    least = (1.0 if drawn else number.eps**0.5) / jnp.where(residual > 0, residual, 1)
+    least = (1.0 if every else number.eps**0.5) / jnp.where(residual > 0, residual, 1)
     matters = lambda effect: effect > speed.size * number.eps * jnp.max(effect)
     moves = matters(sizes) | matters(sizes * jnp.abs(theta))
     return jnp.where(moves, jnp.hypot(speed, sizes * least), number.max**0.5)

@@ -27,6 +27,8 @@ SETTLED, SETTLED_DRAWN = 3, 100
 """This many steps in a row with nothing to gain end a run; more where points are drawn, since few may miss much."""
 FAR = 30.0
 """Parameters this many times as large as at the start run to infinity, if the loss falls along them by its own size."""
+CUT = 0.3
+"""Where the loss is not quadratic, a step that bends so much that it is cut below this share is damped more instead."""
 FADING = 0.9
 """The share of the squared sizes of tangent functions that is left after a step, where points are drawn."""
 
@@ -75,7 +77,8 @@ class Trial(eqx.Module):
     def none(cls, theta: Vector) -> "Trial":
         """Before anything was tried."""
         zero = jnp.zeros((), theta.dtype)
-        return cls(Retracted(jnp.zeros_like(theta), jnp.zeros_like(theta), zero, zero), zero, zero, zero)
+        still = Retracted(jnp.zeros_like(theta), jnp.zeros_like(theta), zero, zero)
+        return cls(still, jnp.inf + zero, zero, zero)
 
 
 class QuickSteps(eqx.Module):
@@ -128,7 +131,7 @@ class QuickSteps(eqx.Module):
         measured = jnp.where(due, state.turned, state.measured)
         r, _ = split(blocks, at.slopes)
         residual = jnp.zeros((), speed.dtype) if r is None else jnp.linalg.norm(r)
-        S = scale(sizes, at.theta, residual, speed, drawn)
+        S = scale(sizes, at.theta, residual, speed, drawn or not at.quadratic)
         reach = jnp.where(due, reach, state.reach)
         return S, dataclasses.replace(state, speed=speed, sizes=sizes, measured=measured, reach=reach)
 
@@ -161,16 +164,26 @@ class QuickSteps(eqx.Module):
             finite = jnp.all(jnp.isfinite(trial.moved.theta)) & jnp.isfinite(trial.loss)
             return finite & (trial.loss <= highest - self.decrease * trial.predicted)
 
+        def better(trial: Trial, last: Trial) -> jax.Array:
+            return good(trial) & (trial.predicted > last.predicted)
+
         def unfinished(carry: Any) -> jax.Array:
-            tries, trial = carry
-            return ~retreat & ((tries == 0) | (~good(trial) & (tries < self.tries)))
+            tries, _, last, trial = carry
+            bends = good(trial) & (trial.moved.scale < CUT) & (not at.quadratic)
+            more = jnp.where(good(last), better(trial, last), ~good(trial) | bends)
+            return ~retreat & ((tries == 0) | more & (tries < self.tries))
+
+        def harder(carry: Any) -> Any:
+            tries, bent, _, trial = carry
+            return tries + 1, bent + good(trial), trial, attempt(first * _tenfold(tries, theta.dtype))
 
         # Straight paths do not ease the damping of a step that fits its own points only.
         factor = jnp.where(trust.caution > 1, trust.caution * jnp.maximum(state.damping, 1), state.damping)
         shift = factor * gain / (2 * theta.size * self.radius**2)
         first = jnp.maximum(shift, floor).astype(theta.dtype)
-        harder = lambda carry: (carry[0] + 1, attempt(first * _tenfold(carry[0], theta.dtype)))
-        tries, trial = jax.lax.while_loop(unfinished, harder, (jnp.zeros((), int), Trial.none(theta)))
+        none, untried = jnp.zeros((), int), Trial.none(theta)
+        tries, bent, last, trial = jax.lax.while_loop(unfinished, harder, (none, none, untried, untried))
+        trial = choose((good(last) & ~better(trial, last), last), (True, trial))
 
         accepted = ~retreat & good(trial)
         # Not finite however damped: derivatives here are not. The safeguard sees such a trial, and counts it.
@@ -186,7 +199,7 @@ class QuickSteps(eqx.Module):
         moved, loss = choose((tried, (trial.moved, trial.loss)), (retreat, (back, nan)), (True, (still, at.loss)))
         damping = choose(
             (retreat, 10 * jnp.maximum(state.damping, 1)),
-            (True, self._controlled(state.damping, tries, accepted, trial.moved.bending)),
+            (True, self._controlled(state.damping, tries - bent, accepted, trial.moved.bending)),
         )
         settled = window.settled >= (SETTLED_DRAWN if drawn else SETTLED)
         ends = settled | window.stuck
