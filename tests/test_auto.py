@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 
 import riesz
 from riesz._geometry.forms import bounded, form_of
+from riesz._geometry.tangent import TangentSpace
 from riesz._methods.auto.trust import Trust
 from riesz.experiments import extended_xor, reaction_diffusion
 
@@ -177,15 +178,14 @@ def test_mini_batches_of_noisy_data():
     D, theta = riesz.mlp(jax.random.key(0), (1, 6, 1))
     full, loss = noisy(theta.size)
     best = float(riesz.minimise(full, D, theta, max_steps=200).loss)
-    solution = riesz.minimise(
-        loss, D, theta, max_steps=200, key=jax.random.key(1), metrics={"full": lambda theta: full(D(theta))}
-    )
-    assert np.median(solution.history["full"][-20:]) < 1.2 * best
+    metrics = {"full": lambda theta: full(D(theta))}
+    errors = [
+        np.median(riesz.minimise(loss, D, theta, max_steps=200, key=key, metrics=metrics).history["full"][-20:])
+        for key in jax.random.split(jax.random.key(1), 5)
+    ]
+    assert np.median(errors) < 1.2 * best
     carefree = riesz.ngd(step_size=riesz.Constant(1.0))
-    other = riesz.minimise(
-        loss, D, theta, carefree, max_steps=200, key=jax.random.key(1), metrics={"full": lambda theta: full(D(theta))},
-        throw=False,
-    )  # fmt: skip
+    other = riesz.minimise(loss, D, theta, carefree, max_steps=200, key=jax.random.key(1), metrics=metrics, throw=False)
     assert np.median(other.history["full"][-20:]) > 3 * best
 
 
@@ -207,6 +207,48 @@ def test_trust_follows_what_the_next_points_keep():
         trust = trust.after_new_points(jnp.asarray(loss)).after_step(jnp.asarray(1.0))
         loss -= 1.0
     assert float(trust.caution) < 1e-2 * float(cautious)
+
+
+def test_momentum_is_for_drawn_points_only():
+    """On fixed points the path has the same bits whatever the momentum; on drawn points it has not."""
+    loss, D, theta = wave()
+    (everything,) = loss.draw(None, D, theta)
+    few = riesz.least_squares(riesz.minibatch(everything, 5))
+    for problem, same in ((loss, True), (few, False)):
+        first, second = (
+            riesz.minimise(problem, D, theta, riesz.auto(riesz.QuickSteps(momentum=beta)), 8, key=jax.random.key(0))
+            for beta in (0.0, 0.9)
+        )
+        assert np.array_equal(first.last, second.last) == same
+
+
+def test_momentum_of_one_step():
+    """With the row (1, 0), lambda = S = 1 and the last displacement (2, 2), (I - G/(G + 1)) leaves (1, 2)."""
+    D = lambda theta: lambda x: theta[0] + theta[1] * x
+    loss = riesz.least_squares(riesz.points(jnp.zeros(1), data=jnp.zeros(1)))
+    space = riesz.tangent_space(loss, D, jnp.zeros(2), filter=riesz.Shift(1.0))
+    steps, last = riesz.QuickSteps(momentum=0.5), jnp.full(2, 2.0)
+    np.testing.assert_allclose(steps._kept(space, jnp.array([10.0, 0.0]), last), [0.5, 1.0], rtol=1e-14)
+    # Longer than half of the step of these points it may not be; of no displacement nothing is kept.
+    short = steps._kept(space, jnp.array([0.1, 0.0]), last)
+    np.testing.assert_allclose(short, 0.05 * np.array([1.0, 2.0]) / np.sqrt(5), rtol=1e-14)
+    np.testing.assert_array_equal(steps._kept(space, jnp.zeros(2), jnp.zeros(2)), np.zeros(2))
+
+
+def test_momentum_keeps_to_the_damped_system():
+    """(G + lambda S^2) delta = -c + lambda S^2 beta delta_{k-1}, in scaled coordinates, with a null space."""
+    random = np.random.default_rng(0)
+    theta = jnp.asarray(random.normal(size=5))
+    D = lambda theta: lambda x: theta @ jnp.cos(jnp.arange(5.0) * x)
+    loss = riesz.least_squares(riesz.points(jnp.asarray([0.3, 0.8]), data=jnp.asarray([5.0, 7.0])))
+    plain = riesz.tangent_space(loss, D, theta)
+    S, shift, beta = jnp.asarray(random.uniform(0.5, 2, 5)), 0.3, 0.9
+    space = TangentSpace.of(plain.blocks, plain.psi, riesz.QRSVD(), riesz.Shift(shift), S)
+    c, last = plain.psi.T @ jnp.asarray([5.0, 7.0]), jnp.asarray(random.normal(size=5))
+    g = space.riesz(c)
+    delta = riesz.QuickSteps(momentum=beta)._kept(space, 100 * g, last) - g
+    left = plain.gram @ delta + shift * S**2 * delta
+    np.testing.assert_allclose(left, -c + shift * S**2 * beta * last, rtol=1e-12, atol=1e-12)
 
 
 # Hard cases ----------------------------------------------------------------------------------------------------------

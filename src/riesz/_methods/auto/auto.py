@@ -90,8 +90,8 @@ class Auto(AbstractMethod):
         return {"W": GaussNewton()}
 
     def at_rest(self, theta: Vector, state: AutoState) -> AutoState:
-        """There is no momentum to drop."""
-        return state
+        """The same state with its momentum dropped."""
+        return eqx.tree_at(lambda state: state.quick.last, state, jnp.zeros_like(theta))
 
     def goes_on(self, loss: AbstractLoss) -> bool:
         """Whether long steps may follow: on fixed points, with singular values down to rounding."""

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from ... import _check
 from ..._geometry.linearise import Linearisation
 from ..._geometry.rows import Block, split
+from ..._geometry.tangent import TangentSpace
 from ..._linalg.filters import Shift
 from ..._linalg.rows import AbstractRows
 from ..._types import Vector
@@ -29,6 +30,8 @@ FAR = 30.0
 """Parameters this many times as large as at the start run to infinity, if the loss falls along them by its own size."""
 CUT = 0.3
 """Where the loss is not quadratic, a step that bends so much that it is cut below this share is damped more instead."""
+LIMIT = 0.5
+"""What is kept of the last displacement is at most this multiple of the step that the points ask for."""
 FADING = 0.9
 """The share of the squared sizes of tangent functions that is left after a step, where points are drawn."""
 
@@ -54,13 +57,15 @@ class QuickState(eqx.Module):
     """How far l'' is raised: the root of what is left to gain, as a share of the loss."""
     mark: jax.Array
     """The lowest loss when it was last asked how quickly it falls."""
+    last: jax.Array
+    """The last displacement, as tangent coefficients; zero where there was none, or a retreat."""
 
     @classmethod
     def start(cls, theta: Vector) -> "QuickState":
         """Nothing is known yet."""
         one, none = jnp.ones((), theta.dtype), jnp.zeros_like(theta)
         window, trust = LossWindow.start(theta), Trust.start(theta.dtype)
-        return cls(none, none, 0 * one, 0 * one, 0 * one, one, window, trust, one, jnp.inf * one)
+        return cls(none, none, 0 * one, 0 * one, 0 * one, one, window, trust, one, jnp.inf * one, none)
 
 
 class Trial(eqx.Module):
@@ -100,6 +105,8 @@ class QuickSteps(eqx.Module):
     """A path that bends less than this is so straight that the damping may shrink."""
     seldom: jax.Array = eqx.field(converter=_check.leaf, default=4.0)
     """Speeds are measured again when the total bending exceeds this multiple of its value at the last measurement."""
+    momentum: jax.Array = eqx.field(converter=_check.leaf, default=0.95)
+    """Where points are drawn anew: the share that is kept of what they do not resolve of the last displacement."""
 
     def scaled(
         self,
@@ -154,7 +161,8 @@ class QuickSteps(eqx.Module):
         def attempt(shift: jax.Array) -> Trial:
             damped = space.filtered(Shift(shift))
             g = damped.solve(*parts)
-            moved = self.retraction(at, damped, -g)
+            kept = self._kept(damped, g, state.last) if drawn else 0.0
+            moved = self.retraction(at, damped, kept - g)
             predicted = -(covector @ moved.delta) - space.norm(moved.delta) ** 2 / 2
             has_spectrum = space.factors.eigenvalues is not None
             residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else damped.residual(g, covector)
@@ -221,9 +229,20 @@ class QuickSteps(eqx.Module):
             trust=trust.after_step(jnp.where(accepted, at.loss - trial.loss, 0)),
             share=jnp.minimum(jnp.sqrt(gain / jnp.where(at.magnitude > 0, at.magnitude, 1)), 1),
             mark=jnp.where(k % LOOK == 0, lowest, state.mark),
+            last=jnp.where(accepted, moved.delta, 0),
         )  # fmt: skip
         shortened = (factor > 1) | (tries > 1) | (moved.scale < 1) | ~accepted
         return Outcome(moved, loss, accepted | retreat, end, shortened, trial.residual), state, slow
+
+    def _kept(self, damped: TangentSpace, g: Vector, last: Vector) -> Vector:
+        r"""Momentum, $\beta (I - (G + \lambda S^2)^{-1} G)\, \delta_{k-1}$, or as much of it as is short beside g.
+
+        Unless it is shortened, $(G + \lambda S^2)\, \delta_k = -c + \lambda S^2 \beta\, \delta_{k-1}$: the last
+        displacement is kept where damping decides, and forgotten where the points do. It is the momentum of SPRING.
+        """
+        kept = self.momentum * (last - damped.project(damped.psi @ last))
+        longest, length = LIMIT * damped.length(g), damped.length(kept)
+        return jnp.where(length > longest, longest / jnp.where(length > 0, length, 1), 1) * kept
 
     def _controlled(self, damping: jax.Array, tries: jax.Array, accepted: jax.Array, bending: jax.Array) -> jax.Array:
         """The factor on lambda after a step: what rejections raised is kept, then eased to 1, or less if straight."""
