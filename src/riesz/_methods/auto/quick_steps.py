@@ -86,6 +86,30 @@ class Trial(eqx.Module):
         return cls(still, jnp.inf + zero, zero, zero)
 
 
+class Prospect(eqx.Module):
+    """What there is to gain at theta, and what of it would be rounding."""
+
+    parts: tuple[jax.Array | None, Vector | None]
+    """L' as an inner product with rows, and as a covector."""
+    floor: jax.Array
+    """The least damping: below it there is only noise."""
+    gain: jax.Array
+    """What a full Gauss-Newton step is predicted to gain."""
+    noise: jax.Array
+    """The rounding of the loss."""
+    stationary: jax.Array
+    """Whether there is nothing to gain."""
+
+    @classmethod
+    def of(cls, view: View) -> "Prospect":
+        """By an undamped look at the model of the loss."""
+        at, space, number = view.at, view.space, jnp.finfo(view.at.theta.dtype)
+        parts, floor = space.split(at, at.slopes), space.factors.noise + number.tiny
+        gain = space.filtered(Shift(floor)).representer_norm(*parts) ** 2 / 2
+        noise = 4 * number.eps * at.magnitude + view.rounding
+        return cls(parts, floor, gain, noise, gain <= number.eps**0.75 * noise)
+
+
 class QuickSteps(eqx.Module):
     r"""$(G + \lambda S^2)\, \delta = -\nabla L(\theta)$ with $\lambda = f\, g / (2 d\, \text{radius}^2)$.
 
@@ -144,28 +168,64 @@ class QuickSteps(eqx.Module):
 
     def move(self, view: View, state: QuickState, k: jax.Array) -> tuple[Outcome, QuickState, jax.Array]:
         """One step, the state after it, and whether progress is slow though the loss could vanish."""
-        at, space, covector = view.at, view.space, view.covector
-        theta, rounding = at.theta, jnp.finfo(at.theta.dtype)
-        drawn = view.loss.drawn
-        parts = space.split(at, at.slopes)
-        floor = space.factors.noise + rounding.tiny
-        # What a full Gauss-Newton step is predicted to gain.
-        gain = space.filtered(Shift(floor)).representer_norm(*parts) ** 2 / 2
-        noise = 4 * rounding.eps * at.magnitude + view.rounding
-        stationary = gain <= rounding.eps**0.75 * noise
-        stranded = stationary & (state.window.lowest < -noise)
+        at, theta, drawn = view.at, view.at.theta, view.loss.drawn
+        ahead = Prospect.of(view)
+        stranded = ahead.stationary & (state.window.lowest < -ahead.noise)
         retreat = state.window.exhausted | stranded
-        highest = at.loss + state.window.allowance + noise
         trust = state.trust.after_new_points(at.loss) if drawn else state.trust
+        # Straight paths do not ease the damping of a step that fits its own points only.
+        factor = jnp.where(trust.caution > 1, trust.caution * jnp.maximum(state.damping, 1), state.damping)
+        trial, good, tries = self._search(view, ahead, state, factor, ~retreat)
+
+        accepted = ~retreat & good
+        # Not finite however damped: derivatives here are not. The safeguard sees such a trial, and counts it.
+        lost = ~retreat & ~jnp.all(jnp.isfinite(trial.moved.theta))
+        window = choose(
+            (accepted, state.window.moved(trial.moved.theta, trial.loss - at.loss, ahead.noise)),
+            (retreat, state.window.retreated()),
+            (lost, state.window),
+            (True, state.window.stayed()),
+        ).settling(ahead.stationary & ~stranded)
+        back, still = (Straight()(at, None, delta) for delta in (state.window.best - theta, jnp.zeros_like(theta)))
+        tried, nan = accepted | lost, jnp.full((), jnp.nan, theta.dtype)
+        moved, loss = choose((tried, (trial.moved, trial.loss)), (retreat, (back, nan)), (True, (still, at.loss)))
+        damping = choose(
+            (retreat, 10 * jnp.maximum(state.damping, 1)),
+            (True, self._controlled(state.damping, tries, accepted, trial.moved.bending)),
+        )
+        end = _end(view, ahead, window)
+        lowest = at.loss + state.window.lowest
+        asked = (k % LOOK == 0) & (k >= 2 * LOOK)
+        slow = (asked & (lowest > state.mark / QUICKLY) | window.stuck) & (ahead.gain > at.magnitude / 2)
+        state = dataclasses.replace(
+            state, turned=state.turned + moved.scale * moved.bending, damping=damping, window=window,
+            trust=trust.after_step(jnp.where(accepted, at.loss - trial.loss, 0)),
+            share=jnp.minimum(jnp.sqrt(ahead.gain / jnp.where(at.magnitude > 0, at.magnitude, 1)), 1),
+            mark=jnp.where(k % LOOK == 0, lowest, state.mark),
+            last=jnp.where(accepted, moved.delta, 0),
+        )  # fmt: skip
+        shortened = (factor > 1) | (tries > 1) | (moved.scale < 1) | ~accepted
+        return Outcome(moved, loss, accepted | retreat, end, shortened, trial.residual), state, slow
+
+    def _search(
+        self, view: View, ahead: Prospect, state: QuickState, factor: jax.Array, wanted: jax.Array
+    ) -> tuple[Trial, jax.Array, jax.Array]:
+        """The trial to take, whether it is good, and with how many dampings it was found; none unless wanted.
+
+        The first trial that is good; where the loss is not quadratic and it was cut short, dampings go on growing for
+        as long as they promise more.
+        """
+        at, space = view.at, view.space
+        highest = at.loss + state.window.allowance + ahead.noise
 
         def attempt(shift: jax.Array) -> Trial:
             damped = space.filtered(Shift(shift))
-            g = damped.solve(*parts)
-            kept = self._kept(damped, g, state.last) if drawn else 0.0
+            g = damped.solve(*ahead.parts)
+            kept = self._kept(damped, g, state.last) if view.loss.drawn else 0.0
             moved = self.retraction(at, damped, kept - g)
-            predicted = -(covector @ moved.delta) - space.norm(moved.delta) ** 2 / 2
+            predicted = -(view.covector @ moved.delta) - space.norm(moved.delta) ** 2 / 2
             has_spectrum = space.factors.eigenvalues is not None
-            residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else damped.residual(g, covector)
+            residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else damped.residual(g, view.covector)
             return Trial(moved, view.value(moved.theta), predicted, residual)
 
         def good(trial: Trial) -> jax.Array:
@@ -179,60 +239,18 @@ class QuickSteps(eqx.Module):
             tries, _, last, trial = carry
             bends = good(trial) & (trial.moved.scale < CUT) & (not at.quadratic)
             more = jnp.where(good(last), better(trial, last), ~good(trial) | bends)
-            return ~retreat & ((tries == 0) | more & (tries < self.tries))
+            return wanted & ((tries == 0) | more & (tries < self.tries))
 
         def harder(carry: Any) -> Any:
             tries, bent, _, trial = carry
-            return tries + 1, bent + good(trial), trial, attempt(first * _tenfold(tries, theta.dtype))
+            return tries + 1, bent + good(trial), trial, attempt(first * _tenfold(tries, at.theta.dtype))
 
-        # Straight paths do not ease the damping of a step that fits its own points only.
-        factor = jnp.where(trust.caution > 1, trust.caution * jnp.maximum(state.damping, 1), state.damping)
-        shift = factor * gain / (2 * theta.size * self.radius**2)
-        first = jnp.maximum(shift, floor).astype(theta.dtype)
-        none, untried = jnp.zeros((), int), Trial.none(theta)
+        shift = factor * ahead.gain / (2 * at.theta.size * self.radius**2)
+        first = jnp.maximum(shift, ahead.floor).astype(at.theta.dtype)
+        none, untried = jnp.zeros((), int), Trial.none(at.theta)
         tries, bent, last, trial = jax.lax.while_loop(unfinished, harder, (none, none, untried, untried))
         trial = choose((good(last) & ~better(trial, last), last), (True, trial))
-
-        accepted = ~retreat & good(trial)
-        # Not finite however damped: derivatives here are not. The safeguard sees such a trial, and counts it.
-        lost = ~retreat & ~jnp.all(jnp.isfinite(trial.moved.theta))
-        window = choose(
-            (accepted, state.window.moved(trial.moved.theta, trial.loss - at.loss, noise)),
-            (retreat, state.window.retreated()),
-            (lost, state.window),
-            (True, state.window.stayed()),
-        ).settling(stationary & ~stranded)
-        back, still = (Straight()(at, None, delta) for delta in (state.window.best - theta, jnp.zeros_like(theta)))
-        tried, nan = accepted | lost, jnp.full((), jnp.nan, theta.dtype)
-        moved, loss = choose((tried, (trial.moved, trial.loss)), (retreat, (back, nan)), (True, (still, at.loss)))
-        damping = choose(
-            (retreat, 10 * jnp.maximum(state.damping, 1)),
-            (True, self._controlled(state.damping, tries - bent, accepted, trial.moved.bending)),
-        )
-        settled = window.settled >= (SETTLED_DRAWN if drawn else SETTLED)
-        ends = settled | window.stuck
-        flat = jax.lax.cond(ends, lambda: at.unbalanced(covector) <= 4 * rounding.eps**0.5, lambda: jnp.asarray(False))
-        far = jnp.linalg.norm(theta) > FAR * (1 + jnp.linalg.norm(state.window.first))
-        runs_away = far & (-(covector @ theta) > at.magnitude / 10)
-        end = first_code([
-            (settled & flat, Result.CONVERGED_GRADIENT),
-            (view.vanished & ((window.idle > SETTLED) | (window.retreats > 0)), Result.CONVERGED_LOSS),
-            (window.stuck & (gain <= noise) & flat, Result.CONVERGED_LOSS),
-            (window.stuck & runs_away, Result.UNBOUNDED),
-            (window.stuck, Result.STAGNATED),
-        ])  # fmt: skip
-        lowest = at.loss + state.window.lowest
-        asked = (k % LOOK == 0) & (k >= 2 * LOOK)
-        slow = (asked & (lowest > state.mark / QUICKLY) | window.stuck) & (gain > at.magnitude / 2)
-        state = dataclasses.replace(
-            state, turned=state.turned + moved.scale * moved.bending, damping=damping, window=window,
-            trust=trust.after_step(jnp.where(accepted, at.loss - trial.loss, 0)),
-            share=jnp.minimum(jnp.sqrt(gain / jnp.where(at.magnitude > 0, at.magnitude, 1)), 1),
-            mark=jnp.where(k % LOOK == 0, lowest, state.mark),
-            last=jnp.where(accepted, moved.delta, 0),
-        )  # fmt: skip
-        shortened = (factor > 1) | (tries > 1) | (moved.scale < 1) | ~accepted
-        return Outcome(moved, loss, accepted | retreat, end, shortened, trial.residual), state, slow
+        return trial, good(trial), tries - bent
 
     def _kept(self, damped: TangentSpace, g: Vector, last: Vector) -> Vector:
         r"""Momentum, $\beta (I - (G + \lambda S^2)^{-1} G)\, \delta_{k-1}$, or as much of it as is short beside g.
@@ -257,3 +275,20 @@ class QuickSteps(eqx.Module):
 
 def _tenfold(times: jax.Array, dtype: Any) -> jax.Array:
     return jnp.asarray(10.0, dtype) ** times.astype(dtype)
+
+
+def _end(view: View, ahead: Prospect, window: LossWindow) -> jax.Array:
+    """The code of the result with which the run ends where it stands; that of RUNNING to go on."""
+    at, covector, eps = view.at, view.covector, jnp.finfo(view.at.theta.dtype).eps
+    settled = window.settled >= (SETTLED_DRAWN if view.loss.drawn else SETTLED)
+    ends = settled | window.stuck
+    flat = jax.lax.cond(ends, lambda: at.unbalanced(covector) <= 4 * eps**0.5, lambda: jnp.asarray(False))
+    far = jnp.linalg.norm(at.theta) > FAR * (1 + jnp.linalg.norm(window.first))
+    runs_away = far & (-(covector @ at.theta) > at.magnitude / 10)
+    return first_code([
+        (settled & flat, Result.CONVERGED_GRADIENT),
+        (view.vanished & ((window.idle > SETTLED) | (window.retreats > 0)), Result.CONVERGED_LOSS),
+        (window.stuck & (ahead.gain <= ahead.noise) & flat, Result.CONVERGED_LOSS),
+        (window.stuck & runs_away, Result.UNBOUNDED),
+        (window.stuck, Result.STAGNATED),
+    ])  # fmt: skip
