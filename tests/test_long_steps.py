@@ -147,5 +147,14 @@ def test_a_solver_without_small_singular_values_has_quick_steps_only():
         LOSS, NETWORK, start(1), riesz.auto(factorisation=riesz.Gram()), max_steps=300, progress=False
     )
     assert "phase" not in solution.history
-    (note,) = riesz.auto(factorisation=riesz.Gram()).notes(LOSS, riesz.Result.STAGNATED, solution.history)
+    *_, note = riesz.auto(factorisation=riesz.Gram()).notes(LOSS, riesz.Result.STAGNATED, solution.history)
     assert "QRSVD" in note
+
+
+def test_a_run_that_stagnates_near_rounding_says_how_far_it_fell():
+    said = lambda last: riesz.auto().notes(
+        LOSS, riesz.Result.STAGNATED, {"loss": np.array([2.0, last]), "phase": np.array([0])}
+    )
+    assert said(1e-5) == ()
+    (note,) = said(4e-20)
+    assert "2e-20 of its first value" in note

@@ -98,16 +98,23 @@ class Auto(AbstractMethod):
         return isinstance(self.solver, QRSVD) and not loss.drawn
 
     def notes(self, loss: AbstractLoss, result: Result, history: dict[str, np.ndarray]) -> tuple[str, ...]:
-        """Where long steps began, or why there were none."""
+        """How far the loss had fallen where a run stagnates; where long steps began, or why there were none."""
+        notes, losses, stagnated = (), history["loss"], result is Result.STAGNATED
+        lowest, first = float(losses.min()), float(losses[0])
+        if stagnated and not loss.drawn and 0 <= lowest <= np.finfo(losses.dtype).eps * first:
+            notes += (
+                f"The loss fell to {lowest / first:.0e} of its first value, which may be all that rounding leaves.",
+            )
         if not self.goes_on(loss):
             why = "fixed points" if loss.drawn else "factorisation=riesz.QRSVD()"
-            return (f"Long steps, which may find more digits, need {why}.",) if result is Result.STAGNATED else ()
+            return notes + ((f"Long steps, which may find more digits, need {why}.",) if stagnated else ())
         began = np.flatnonzero(history["phase"] == WALK)
         if not began.size:
-            return ()
-        best = int(np.argmin(history["loss"]))
+            return notes
+        best = int(np.argmin(losses))
         found = "quick" if best == 0 or history["phase"][min(best, history["phase"].size) - 1] == QUICK else "long"
-        return (f"Quick steps were slow, so long steps began at step {began[0]}; the best was found by {found} ones.",)
+        told = f"Quick steps were slow, so long steps began at step {began[0]}; the best was found by {found} ones."
+        return (*notes, told)
 
     def step(
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: AutoState, sample: Sample
