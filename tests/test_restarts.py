@@ -119,6 +119,20 @@ def test_no_more_starts_than_asked_for_and_the_lowest_is_returned():
     assert_same(solution, fit(n=None, theta=lowest.theta0[0]))
 
 
+def test_a_start_that_cannot_be_drawn_loses_none_that_was_made(caplog):
+    """Further starts after the first are drawn when they are due; the user's own function may fail then."""
+    drawn = []
+
+    def failing(key):
+        drawn.append(key)
+        return in_the_valley(key) * (jnp.nan if len(drawn) > 2 else 1.0)
+
+    solution = fit(failing)
+    assert [start.number for start in solution.starts] == [0, 1]
+    assert any("Start 2 could not be drawn: start(key) must be finite" in note for note in solution.notes)
+    assert "Start 2" in caplog.text
+
+
 AGAIN = {Result.STAGNATED, Result.UNBOUNDED}
 CALLS_END = {Result.STEP_LIMIT, Result.TIME_LIMIT, Result.STOPPED_BY_CALLBACK, Result.INTERRUPTED}
 

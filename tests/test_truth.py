@@ -335,3 +335,49 @@ def test_random_problems_say_converged_only_where_scipy_finds_nothing_lower(kind
     """As benchmarks/truth.py judges, which has more kinds and more problems of each."""
     found = [truth.verdict(kind, seed) for seed in range(4)]
     assert not [str(one) for one in found if one.false]
+
+
+# Losses that are not least squares -----------------------------------------------------------------------------------
+
+
+def brier(z, y):
+    return jnp.sum((jax.nn.softmax(z) - y) ** 2)
+
+
+def test_a_plateau_that_a_step_has_climbed_to_is_not_the_end():
+    """On a saturated plateau the gradient underflows, but a lower loss is known, and the run goes back to it."""
+    x = jnp.linspace(-1.0, 1.0, 8)
+    y = jnp.asarray(np.eye(3)[np.random.default_rng(1).integers(0, 3, 8)])
+    D = lambda t: lambda x: t[2:5] * jnp.tanh(t[0] + t[1] * x) + t[5:8]
+    random = np.random.default_rng(0)
+    theta = jnp.asarray(random.choice([5, 15, 30.0]) * random.standard_normal(8))
+    loss = riesz.Integral(brier, riesz.points(x, data=y))
+    solution = minimise(loss, D, theta)
+    gradient = jnp.linalg.norm(jax.grad(lambda t: loss(D(t)))(solution.theta))
+    assert gradient < 1e-6 or not solution.result.converged
+    assert float(solution.loss) < 0.9
+
+
+@pytest.mark.parametrize("theta", [(0.0, 0.0, 0.0, 0.0), (0.5, 1.0, 1.0, 0.0), (3.0, -2.0, 2.0, 1.0)])
+def test_a_likelihood_without_bound_does_not_converge(theta):
+    """Mean and log deviation of exact data: the loss falls for ever, and l'' grows beyond all numbers."""
+    likelihood = lambda z, y: 0.5 * jnp.exp(-2 * z[1]) * (z[0] - y) ** 2 + z[1]
+    x = jnp.array([0.0, 0.3, 1.0])
+    D = lambda t: lambda x: jnp.stack([t[0] + t[1] * x, t[2] + t[3] * x])
+    solution = minimise(riesz.Integral(likelihood, riesz.points(x, data=1 + 2 * x)), D, jnp.array(theta))
+    assert not solution.result.converged
+
+
+def test_parameters_beyond_the_resolution_of_a_density_do_not_converge():
+    """From a maximum of 1 - cos z, where rounding of z can be larger than its period."""
+    loss = riesz.Integral(lambda z: 1 - jnp.cos(z), riesz.points(jnp.linspace(-1.0, 1.0, 8)))
+    solution = minimise(loss, line, jnp.array([jnp.pi, 0.0]))
+    gradient = jnp.linalg.norm(jax.grad(lambda t: loss(line(t)))(solution.theta))
+    assert gradient < 1e-8 or not solution.result.converged
+
+
+def test_a_power_in_the_data_is_not_quadratic():
+    """The exponents of the points, which are not known when the density is traced, decide l''."""
+    over = riesz.points(jnp.linspace(0.0, 1.0, 4), data=jnp.full(4, 4))
+    assert not riesz.Integral(lambda z, y: jnp.abs(z - 1) ** y, over).quadratic(jnp.zeros(4), over)
+    assert riesz.Integral(lambda z, y: y * (z - 1) ** 2, over).quadratic(jnp.zeros(4), over)

@@ -80,20 +80,26 @@ class Call:
 
     def run_starts(self, starts: Starts) -> Solution:
         """Runs from one start after another, while there is a reason for it, and the solution of the best."""
-        chosen, made = self._next(starts, ())
+        notes: tuple[str, ...] = ()
+        chosen, made = self._next(starts.theta(0), ())
         # Ctrl-C while a further start is drawn, or put where it was, ends the call with the starts that were made.
         with contextlib.suppress(KeyboardInterrupt):
             while self._begins_again(starts, made):
-                run, made = self._next(starts, made)
+                try:
+                    theta0 = starts.theta(len(made))
+                except Exception as error:  # of the user's own function: it must not cost the starts that were made
+                    notes = (f"Start {len(made)} could not be drawn: {error}",)
+                    logger.error(notes[0])
+                    break
+                run, made = self._next(theta0, made)
                 chosen = run if best(made) is made[-1] else chosen
         solution = chosen.solution()
-        return dataclasses.replace(solution, notes=(*solution.notes, told(made)), starts=made)
+        return dataclasses.replace(solution, notes=(*solution.notes, *notes, told(made)), starts=made)
 
-    def _next(self, starts: Starts, made: tuple[Start, ...]) -> tuple[Run, tuple[Start, ...]]:
+    def _next(self, theta0: Vector, made: tuple[Start, ...]) -> tuple[Run, tuple[Start, ...]]:
         """The run from the next start, and all starts that are then made."""
         number = len(made)
         self.bar.set_description(f"start {number}", refresh=False)
-        theta0 = starts.theta(number)
         run = self.run(theta0, made)
         record = run.record
         logger.info("Start %d has ended: %s.", number, record.result.name)

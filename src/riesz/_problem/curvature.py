@@ -53,18 +53,22 @@ def curvature_of(density: Callable[..., Any], z: jax.ShapeDtypeStruct, *data: An
 
 def is_quadratic(density: Callable[..., Any], z: jax.ShapeDtypeStruct, *data: Any) -> bool:
     """Whether the traced program shows that l''(z) is the same for every z, whatever it is for other data."""
-    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), data)
-    program = jax.make_jaxpr(lambda z: diagonal(density, z, *zeros))(z).jaxpr
-    return not reached(program).intersection(v for v in program.outvars if not isinstance(v, Literal))
+    program = jax.make_jaxpr(lambda z, *data: diagonal(density, z, *data))(z, *data).jaxpr
+    return not reached(program, program.invars[:1]).intersection(_variables(program.outvars))
 
 
 def _constant(f: Callable[..., Any], *arguments: Any) -> np.ndarray | None:
     """The entries of a function's value where the traced program shows that it depends on no argument; else None."""
     closed = jax.make_jaxpr(f)(*arguments)
-    outputs = [v for v in closed.jaxpr.outvars if not isinstance(v, Literal)]
-    if any(_check.is_traced(c) for c in closed.consts) or reached(closed.jaxpr).intersection(outputs):
+    depends = reached(closed.jaxpr, closed.jaxpr.invars).intersection(_variables(closed.jaxpr.outvars))
+    if any(_check.is_traced(c) for c in closed.consts) or depends:
         return None
     zeros = [np.zeros(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.invars]
     with jax.ensure_compile_time_eval():
         (value,) = eval_jaxpr(closed.jaxpr.replace(eqns=needed(closed.jaxpr)), closed.consts, *zeros)
         return np.asarray(value).reshape(-1)
+
+
+def _variables(outputs: Any) -> list[Any]:
+    """Those outputs of a program that are not literal numbers."""
+    return [v for v in outputs if not isinstance(v, Literal)]

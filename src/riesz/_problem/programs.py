@@ -77,9 +77,9 @@ def calls_lapack(program: Any) -> bool:
     return any(equation.primitive.name in LAPACK for equation in equations(program))
 
 
-def reached(program: Any) -> set[Any]:
-    """The variables of a program that depend on its inputs; a call depends on all that it is given."""
-    found = set(program.invars)
+def reached(program: Any, given: Any) -> set[Any]:
+    """The variables of a program that depend on the given inputs; a call depends on all that it is given."""
+    found = set(given)
     for equation in program.eqns:
         if any(not isinstance(v, jex.Literal) and v in found for v in equation.invars):
             found.update(equation.outvars)

@@ -27,7 +27,11 @@ from .quick_steps import QuickState, QuickSteps
 from .view import Outcome, View
 
 VANISHED = 1e3
-"""A loss of at most this multiple of what rounding of parameters and values makes of it has vanished."""
+"""A loss of at most this multiple of what rounding of parameters and values makes of it has vanished, if it has fallen.
+
+Where parameters have run so far that rounding moves the values by more than the density can tell, the loss is small
+beside rounding, but has not fallen to it.
+"""
 HOPELESS = 5
 """Where the tangent space is empty for the first so many steps, the problem has none."""
 DEEPER = 1e-6
@@ -45,6 +49,8 @@ class AutoState(eqx.Module):
     """Whether the next step goes to where the walk stands, or back to where the quick steps were best."""
     left: jax.Array
     """The lowest loss of the quick steps when the long ones began; infinite before."""
+    ceiling: jax.Array
+    """What a loss that vanishes has fallen below: a small share of its first value, unless that had vanished too."""
     k: jax.Array
 
 
@@ -65,7 +71,7 @@ class Auto(AbstractMethod):
         """Nothing is known yet."""
         none, inf = jnp.zeros((), int), jnp.full((), jnp.inf, theta.dtype)
         walk = Walk.start(theta, jnp.asarray(self.long.edge), self.long.stretch)
-        return AutoState(QuickState.start(theta), walk, none + QUICK, jnp.asarray(False), inf, none + 1)
+        return AutoState(QuickState.start(theta), walk, none + QUICK, jnp.asarray(False), inf, inf, none + 1)
 
     def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
         """The points of the loss."""
@@ -129,7 +135,9 @@ class Auto(AbstractMethod):
             outcome, after = self._quick(view, state)
         gradient = Representer(jnp.zeros_like(theta), view.space.rank, outcome.residual)
         info = Info.of(view.at, view.covector, gradient, outcome.moved, jnp.ones((), theta.dtype))
-        # With no tangent space from the start there is nothing to gain either, but that is not convergence.
+        # With no tangent space from the start there is nothing to gain either, but that is not convergence; where a
+        # step has climbed to such a place, the next one goes back.
+        here = (state.phase == QUICK) & (state.quick.window.lowest >= 0) & (not loss.drawn)
         vain = first_code([
             (state.k <= HOPELESS, Result.RUNNING),
             (info.gradient_norm**2 == 0, Result.CONVERGED_GRADIENT),
@@ -139,7 +147,7 @@ class Auto(AbstractMethod):
         info = dataclasses.replace(
             info,
             accepted=outcome.accepted,
-            end=jnp.where(info.rank == 0, vain, outcome.end),
+            end=jnp.where((info.rank == 0) & here, vain, outcome.end),
             phase=state.phase,
             shortened=outcome.shortened,
             trial_loss=jax.lax.cond(jnp.isnan(outcome.loss), lambda: view.value(there), lambda: outcome.loss),
@@ -168,9 +176,13 @@ class Auto(AbstractMethod):
         values = space.rows(lambda block: block.features.values)
         ulps = jnp.sum((theta * psi.norms()) ** 2) + jnp.sum(values**2)
         rounding = jnp.finfo(theta.dtype).eps ** 2 * ulps
-        vanished = (at.magnitude <= VANISHED * rounding) & (not loss.drawn)
+        positive = jnp.all(jnp.concatenate([part.densities for part in at.parts]) >= 0)
+        tiny = positive & (at.magnitude <= VANISHED * rounding)
+        first = jnp.where(tiny, jnp.inf, jnp.finfo(theta.dtype).eps ** 0.5 * at.magnitude)
+        ceiling = jnp.where(state.k == 1, first, state.ceiling)
+        vanished = tiny & (at.magnitude <= ceiling) & (not loss.drawn)
         view = View(loss, sample.terms, at, covector, space, rounding, vanished)
-        return view, dataclasses.replace(state, quick=quick)
+        return view, dataclasses.replace(state, quick=quick, ceiling=ceiling)
 
     def _quick(self, view: View, state: AutoState) -> tuple[Outcome, AutoState]:
         """A quick step; where these are slow though the loss could vanish, the next step leaves for the walk."""
