@@ -99,7 +99,7 @@ def wave(x):
     return jnp.sin(6 * x)
 
 
-@pytest.mark.parametrize(("points", "seed"), [(16, 1), (40, 1), (64, 2)])
+@pytest.mark.parametrize(("points", "seed"), [(4, 0), (10, 0), (10, 1), (16, 1), (40, 1), (64, 2)])
 def test_drawn_points_and_a_local_basis_end_below_the_zero_function_and_do_not_say_converged(points, seed):
     """Bumps that hardly overlap, of which few points see few: no function of the class fits, so no batch is fitted."""
     D, theta0 = BUMPS

@@ -32,8 +32,10 @@ CUT = 0.3
 """Where the loss is not quadratic, a step that bends so much that it is cut below this share is damped more instead."""
 LIMIT = 0.5
 """What is kept of the last displacement is at most this multiple of the step that the points ask for."""
-FADING = 0.9
+FADING = 0.99
 """The share of the squared sizes of tangent functions that is left after a step, where points are drawn."""
+FAINT = 0.01
+"""A tangent function below this share of the largest is measured as if it had that size, where points are drawn."""
 
 
 class QuickState(eqx.Module):
@@ -151,6 +153,8 @@ class QuickSteps(eqx.Module):
         sizes = psi.norms()
         if drawn:
             sizes = jnp.where(first, sizes, jnp.sqrt(FADING * state.sizes**2 + (1 - FADING) * sizes**2))
+        # Of a function that few points have only touched, the units are not known: it must not be moved by its tail.
+        units = jnp.maximum(sizes, FAINT * jnp.max(sizes)) if drawn else sizes
 
         def measure() -> jax.Array:
             now = turning(at, blocks, sizes, jnp.sign(covector))
@@ -162,7 +166,7 @@ class QuickSteps(eqx.Module):
         measured = jnp.where(due, state.turned, state.measured)
         r, _ = split(blocks, at.slopes)
         residual = jnp.zeros((), speed.dtype) if r is None else jnp.linalg.norm(r)
-        S = scale(sizes, at.theta, residual, speed, drawn or not at.quadratic)
+        S = scale(units, at.theta, residual, speed, drawn or not at.quadratic)
         reach = jnp.where(due, reach, state.reach)
         return S, dataclasses.replace(state, speed=speed, sizes=sizes, measured=measured, reach=reach)
 
