@@ -50,7 +50,7 @@ def solve(short=False):
     D = riesz.hard_boundary(network, riesz.box_bubble((-1, 0), (1, None)), lift=lambda z: -jnp.sin(jnp.pi * z[0]))
     domain = riesz.product(graded(20 if short else 120), riesz.gauss_legendre(0.0, 1.0, 10 if short else 50))
     loss = riesz.residual(operator, 0.0, domain)
-    solution = riesz.minimise(loss, D, theta0, max_steps=5 if short else 250)
+    solution = riesz.minimise(loss, D, theta0, riesz.auto(long=False), max_steps=5 if short else 250)
     x, t = np.linspace(-1, 1, 401), np.linspace(0, 1, 101)
     z = np.stack(np.meshgrid(x, t, indexing="ij"), axis=-1)
     u, v = reference(*np.moveaxis(z, -1, 0)), np.asarray(jax.vmap(jax.vmap(solution.function))(z)).reshape(401, 101)

@@ -40,7 +40,9 @@ def solve(short=False):
     error = lambda theta: jnp.linalg.norm(jax.vmap(D(theta))(z) - u) / jnp.linalg.norm(u)
     found = {}
     for name, loss in losses.items():
-        solution = riesz.minimise(loss, D, theta0, max_steps=10 if short else 120, metrics={"error": error})
+        solution = riesz.minimise(
+            loss, D, theta0, riesz.auto(long=False), max_steps=10 if short else 120, metrics={"error": error}
+        )
         found[f"{name}: relative L2 error"] = float(error(solution.theta))
         found[f"{name}: steps"] = solution.steps
         found[f"{name}: errors"] = np.asarray(solution.history["error"])

@@ -31,7 +31,7 @@ def solve(short=False):
     at = jnp.linspace(0, 2, 801)
     found = {"x": np.asarray(x), "at": np.asarray(at)}
     for name, loss in losses.items():
-        solution = riesz.minimise(loss, D, theta0, max_steps=20 if short else 400)
+        solution = riesz.minimise(loss, D, theta0, riesz.auto(long=False), max_steps=20 if short else 400)
         for what, operator in (("values", riesz.identity), ("slopes", riesz.derivative)):
             v, u = (np.asarray(jax.vmap(operator(f))(at)).reshape(-1) for f in (solution.function, truth))
             found[f"{name}: relative L2 error of the {what}"] = float(np.linalg.norm(v - u) / np.linalg.norm(u))

@@ -158,3 +158,11 @@ def test_a_run_that_stagnates_near_rounding_says_how_far_it_fell():
     assert said(1e-5) == ()
     (note,) = said(4e-20)
     assert "2e-20 of its first value" in note
+
+
+def test_long_steps_can_be_left_out():
+    solution = riesz.minimise(LOSS, NETWORK, start(1), riesz.auto(long=False), max_steps=60, progress=False)
+    assert "phase" not in solution.history
+    assert riesz.auto(long=False).notes(LOSS, riesz.Result.STAGNATED, {"loss": np.ones(2)}) == ()
+    with pytest.raises(TypeError, match=r"^long must be riesz.LongSteps\(\), or False"):
+        riesz.auto(long=3)

@@ -240,6 +240,17 @@ def test_a_pool_counts(caplog):
         riesz.minimise(loss, D, THETA, riesz.nhb(), key=key, memory=1e6, progress=False)
 
 
+def test_an_integral_of_the_model_counts_once():
+    """A normalised density: its integral is one for all points, and not one for each."""
+    network, theta = riesz.mlp(jax.random.key(0), (2, 12, 1))
+    D = riesz.normalised(network, riesz.gauss_legendre((0.0, 0.0), (1.0, 1.0), 80))
+    few, many = (
+        predicted(riesz.density_kl(riesz.points(jnp.full((m, 2), 0.5)), D.over), D, theta, riesz.auto())
+        for m in (100, 40_000)
+    )
+    assert many - few < 8 * 39_900 * 20 * theta.size
+
+
 def test_classical_methods_need_no_rows():
     D, theta = network((2, 8, 8, 1))
     assert predicted(regression(5000), D, theta, riesz.gd()) < 5000 * theta.size * 8

@@ -86,7 +86,7 @@ def _natural(name: str, scheme: Any, transport: Any, rule: Any, meaning: str, fi
 
 
 def auto(
-    quick: QuickSteps | None = None, long: LongSteps | None = None, factorisation: AbstractSolver | None = None
+    quick: QuickSteps | None = None, long: LongSteps | bool = True, factorisation: AbstractSolver | None = None
 ) -> AbstractMethod:
     r"""Gauss-Newton steps with nothing to tune: quick ones, then long ones where the loss could vanish but does not.
 
@@ -96,7 +96,8 @@ def auto(
     **Arguments:**
 
     - `quick`: the quick steps, `riesz.QuickSteps()` by default.
-    - `long`: the long steps, `riesz.LongSteps()` by default.
+    - `long`: the long steps, `riesz.LongSteps()` by default; False for none, where there is time for a hundred steps or
+      two, and not for several hundred.
     - `factorisation`: `QRSVD()` by default. With any other there are no long steps, which need the smallest singular
       values.
 
@@ -104,10 +105,11 @@ def auto(
     solution = riesz.minimise(loss, D, theta0, riesz.auto())
     ```
     """
-    quick, long = QuickSteps() if quick is None else quick, LongSteps() if long is None else long
+    quick, long = QuickSteps() if quick is None else quick, LongSteps() if long is True or long is None else long
     _check.kind("quick", quick, QuickSteps, "riesz.QuickSteps(), or None")
-    _check.kind("long", long, LongSteps, "riesz.LongSteps(), or None")
-    return Auto(quick, long, factorisation)  # type: ignore[arg-type]
+    if long is not False:
+        _check.kind("long", long, LongSteps, "riesz.LongSteps(), or False")
+    return Auto(quick, long or None, factorisation)  # type: ignore[arg-type]
 
 
 METHODS: dict[str, Callable[..., AbstractMethod]] = {"auto": auto}

@@ -29,7 +29,7 @@ from .._methods.schemes import AbstractMethod, AbstractScheme
 from .._problem.features import Whole, traced
 from .._problem.integral import AbstractLoss
 from .._problem.measures import Christoffel
-from .._problem.programs import LAPACK, equations
+from .._problem.programs import LAPACK, equations, reached
 from .._types import Operator, Parametrisation, Vector
 
 log = logging.getLogger("riesz")
@@ -94,6 +94,8 @@ class Size(NamedTuple):
     """Values per point, p."""
     numbers: int
     """Numbers that the model holds on the way to the values at one point."""
+    shared: int
+    """Numbers that it holds once for all points, such as those of an integral of the model."""
 
     @property
     def rows(self) -> int:
@@ -102,10 +104,13 @@ class Size(NamedTuple):
 
 def _size(operator: Operator, D: Parametrisation, theta: Vector, x: Any) -> Size:
     program = traced(D, operator, theta, x)[0].jaxpr
-    made = [v.aval for step in equations(program) if step.primitive.name in MAKERS for v in step.outvars]
-    numbers = sum(math.prod(aval.shape) for aval in made)
+    at_points = reached(program, program.invars[1:2])
+    numbers = {True: 0, False: 0}
+    for step in program.eqns:
+        made = [e for e in equations(program.replace(eqns=[step])) if e.primitive.name in MAKERS]
+        numbers[not at_points.isdisjoint(step.outvars)] += sum(math.prod(v.aval.shape) for e in made for v in e.outvars)
     values = sum(math.prod(v.aval.shape) for v in program.outvars)
-    return Size(1 if isinstance(operator, Whole) else x.shape[0], values, numbers)
+    return Size(1 if isinstance(operator, Whole) else x.shape[0], values, numbers[True], numbers[False])
 
 
 def _solving(solver: AbstractSolver, sizes: list[Size], d: int, copies: int = 0) -> int:
@@ -124,7 +129,7 @@ def predicted(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abs
     """The bytes that one step of a method takes, in closed form: nothing is compiled."""
     sample = jax.eval_shape(lambda: method.draw(loss, D, theta, key))
     terms = [_size(term.operator, D, theta, over.x) for term, over in zip(loss.terms, sample.terms, strict=True)]
-    d, numbers = theta.size, sum(size.points * size.numbers for size in terms) + 8 * theta.size
+    d, numbers = theta.size, sum(size.points * size.numbers + size.shared for size in terms) + 8 * theta.size
     if method.solver is not None:
         spaces = [_sizes(metric, own, terms, sample, D, theta) for metric, own in _spaces(method, sample)]
         copies = 2 if isinstance(method, Auto) else 0
@@ -144,7 +149,7 @@ def is_small(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abst
     """Whether rows and models are so small that compiling a step takes longer than a thousand of them."""
     sample = jax.eval_shape(lambda: method.draw(loss, D, theta, key))
     sizes = [_size(term.operator, D, theta, over.x) for term, over in zip(loss.terms, sample.terms, strict=True)]
-    return sum(size.points * (size.values * theta.size + size.numbers) for size in sizes) <= SMALL
+    return sum(size.points * (size.values * theta.size + size.numbers) + size.shared for size in sizes) <= SMALL
 
 
 def _spaces(method: AbstractMethod, sample: Any) -> list[tuple[Any, Any]]:

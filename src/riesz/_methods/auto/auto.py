@@ -64,13 +64,15 @@ class Auto(AbstractMethod):
     """
 
     quick: QuickSteps = eqx.field(default_factory=QuickSteps)
-    long: LongSteps = eqx.field(default_factory=LongSteps)
+    long: LongSteps | None = eqx.field(default_factory=LongSteps)
+    """None for quick steps alone."""
     factorisation: AbstractSolver = eqx.field(converter=as_solver, default=None)
 
     def init(self, theta: Vector) -> AutoState:
         """Nothing is known yet."""
         none, inf = jnp.zeros((), int), jnp.full((), jnp.inf, theta.dtype)
-        walk = Walk.start(theta, jnp.asarray(self.long.edge), self.long.stretch)
+        long = LongSteps() if self.long is None else self.long
+        walk = Walk.start(theta, jnp.asarray(long.edge), long.stretch)
         return AutoState(QuickState.start(theta), walk, none + QUICK, jnp.asarray(False), inf, inf, none + 1)
 
     def draw(self, loss: AbstractLoss, D: Parametrisation, theta: Vector, key: Any = None) -> Sample:
@@ -101,7 +103,7 @@ class Auto(AbstractMethod):
 
     def goes_on(self, loss: AbstractLoss) -> bool:
         """Whether long steps may follow: on fixed points, with singular values down to rounding."""
-        return isinstance(self.solver, QRSVD) and not loss.drawn
+        return self.long is not None and isinstance(self.solver, QRSVD) and not loss.drawn
 
     def notes(self, loss: AbstractLoss, result: Result, history: dict[str, np.ndarray]) -> tuple[str, ...]:
         """How far the loss had fallen where a run stagnates; where long steps began, or why there were none."""
@@ -111,6 +113,8 @@ class Auto(AbstractMethod):
             notes += (
                 f"The loss fell to {lowest / first:.0e} of its first value, which may be all that rounding leaves.",
             )
+        if self.long is None:
+            return notes
         if not self.goes_on(loss):
             why = "fixed points" if loss.drawn else "factorisation=riesz.QRSVD()"
             return notes + ((f"Long steps, which may find more digits, need {why}.",) if stagnated else ())
@@ -194,6 +198,7 @@ class Auto(AbstractMethod):
 
     def _long(self, view: View, state: AutoState) -> tuple[Outcome, AutoState]:
         """A step of the walk or of a dive; unless the dives were deeper by far, quick steps have the last word."""
+        assert self.long is not None
         outcome, phase, walk, back = self.long.move(view, state.phase, state.walk)
         returns = (outcome.end != 0) & ~view.vanished & (view.at.loss > DEEPER * state.left)
         outcome = eqx.tree_at(lambda outcome: outcome.end, outcome, jnp.where(returns, 0, outcome.end))
