@@ -152,10 +152,10 @@ def test_a_solver_without_small_singular_values_has_quick_steps_only():
 
 
 def test_a_run_that_stagnates_near_rounding_says_how_far_it_fell():
-    said = lambda last: riesz.auto().notes(
-        LOSS, riesz.Result.STAGNATED, {"loss": np.array([2.0, last]), "phase": np.array([0])}
+    said = lambda last, first=2.0: riesz.auto().notes(
+        LOSS, riesz.Result.STAGNATED, {"loss": np.array([first, last]), "phase": np.array([0])}
     )
-    assert said(1e-5) == ()
+    assert said(1e-5) == said(0.0, first=0.0) == ()
     (note,) = said(4e-20)
     assert "2e-20 of its first value" in note
 

@@ -109,7 +109,7 @@ class Auto(AbstractMethod):
         """How far the loss had fallen where a run stagnates; where long steps began, or why there were none."""
         notes, losses, stagnated = (), history["loss"], result is Result.STAGNATED
         lowest, first = float(losses.min()), float(losses[0])
-        if stagnated and not loss.drawn and 0 <= lowest <= np.finfo(losses.dtype).eps * first:
+        if stagnated and not loss.drawn and first > 0 and 0 <= lowest <= np.finfo(losses.dtype).eps * first:
             notes += (
                 f"The loss fell to {lowest / first:.0e} of its first value, which may be all that rounding leaves.",
             )
