@@ -9,6 +9,7 @@ import threading
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 
 import jax
+import pytest
 
 import compiling
 
@@ -21,6 +22,21 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # A shell's background job, and all its children, would be deaf to the signal that some tests send.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of the cases of a test that is marked `at_once(n)`, all are slow but n that lie evenly among them."""
+    cases = {}
+    for item in items:
+        if item.get_closest_marker("at_once"):
+            cases.setdefault((item.path, item.cls, item.originalname), []).append(item)
+    for found in cases.values():
+        wanted = min(found[0].get_closest_marker("at_once").args[0], len(found))
+        chosen = {i * len(found) // wanted for i in range(wanted)}
+        for i, item in enumerate(found):
+            if i not in chosen:
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish():

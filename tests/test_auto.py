@@ -73,6 +73,7 @@ def test_a_linear_model_takes_one_step():
     np.testing.assert_allclose(solution.theta, coefficients * [1, 1e-3, 1e3], rtol=1e-9)
 
 
+@pytest.mark.at_once(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_nonlinear_pde_to_rounding(seed):
     problem = reaction_diffusion.experiment()

@@ -605,6 +605,7 @@ TAKERS = {
 }
 
 
+@pytest.mark.at_once(6)
 @pytest.mark.parametrize("take", TAKERS.values(), ids=TAKERS.keys())
 def test_the_other_byte_order_gives_the_same_numbers(take):
     assert not swapped(pixels).dtype.isnative

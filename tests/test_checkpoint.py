@@ -66,6 +66,7 @@ CASES = {
 }
 
 
+@pytest.mark.at_once(3)
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_in_pieces_is_the_run_in_one_piece(case, tmp_path):
     whole = fit(**CASES[case])
@@ -334,6 +335,7 @@ HIDDEN = {
 }
 
 
+@pytest.mark.at_once(3)
 @pytest.mark.parametrize("place", HIDDEN)
 def test_data_is_seen_wherever_it_sits(place, tmp_path):
     """Other data is refused; a copy of the same data goes on."""

@@ -154,6 +154,7 @@ def composed(composition):
 
 
 class TestForwardLaplacian:
+    @pytest.mark.at_once(12)
     @pytest.mark.parametrize("name", FUNCTIONS)
     def test_is_the_trace_of_the_hessian(self, name):
         v = lambda x: jnp.asarray(FUNCTIONS[name](x))
@@ -161,6 +162,7 @@ class TestForwardLaplacian:
         assert found.shape == expected.shape and found.dtype == expected.dtype
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
+    @pytest.mark.at_once(8)
     @pytest.mark.parametrize("name", COMPLEX)
     def test_through_complex_numbers_is_the_trace_of_the_hessian(self, name):
         found, expected = jax.jit(lambda x: (riesz.laplacian(COMPLEX[name])(x), of_the_hessian(COMPLEX[name])(x)))(X)
@@ -188,6 +190,7 @@ class TestForwardLaplacian:
             expected = jax.jacfwd(jax.jacfwd(v))(0.7)
             np.testing.assert_allclose(riesz.laplacian(v)(0.7), expected, rtol=1e-13)
 
+    @pytest.mark.at_once(6)
     @pytest.mark.parametrize("sizes", [(3, 8, 1), (2, 5, 4, 3, 2)], ids=str)
     @pytest.mark.parametrize("activation", ACTIVATIONS)
     def test_of_networks(self, activation, sizes):
@@ -196,6 +199,7 @@ class TestForwardLaplacian:
         found, expected = jax.jit(jax.vmap(lambda x: (riesz.laplacian(D(theta))(x), nested(D(theta))(x))))(x)
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
+    @pytest.mark.at_once(1)
     @pytest.mark.parametrize("activation", ["tanh", "softplus", "gelu", "swish"])
     def test_rows_and_their_derivatives_are_those_of_nested_derivatives(self, activation):
         """In reverse mode, as rows need it; along theta; twice along theta, as second-order retractions need it."""
@@ -235,6 +239,7 @@ class TestForwardLaplacian:
 
 
 class TestGradient:
+    @pytest.mark.at_once(12)
     @pytest.mark.parametrize("name", FUNCTIONS)
     def test_is_the_jacobian(self, name):
         """Of functions with one value too, which take reverse mode where there is one."""
@@ -245,6 +250,7 @@ class TestGradient:
             np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
             np.testing.assert_allclose(pair, np.concatenate([value[..., None], expected], axis=-1), 1e-11, 1e-11)
 
+    @pytest.mark.at_once(5)
     @pytest.mark.parametrize("name", ["gradient", "value_and_gradient", "hessian", "divergence"])
     @pytest.mark.parametrize("sizes", [(3, 6, 1), (4, 5, 6, 2), (2, 5, 3), (3, 4, 3)], ids=str)
     def test_rows_are_those_of_forward_derivatives(self, name, sizes):
@@ -400,6 +406,7 @@ class TestSpaceAndTime:
         np.testing.assert_allclose(rate(X), -5 * self.wave(X), rtol=1e-14)
         np.testing.assert_allclose(diffusion(X), -5 * self.wave(X), rtol=1e-14)
 
+    @pytest.mark.at_once(6)
     @pytest.mark.parametrize("sizes", [(3, 8, 1), (2, 4, 4, 2)], ids=str)
     def test_of_networks(self, sizes):
         D, theta = riesz.mlp(jax.random.key(1), sizes)

@@ -58,6 +58,7 @@ def test_the_clusters_are_a_checkerboard_of_unit_gaussians():
     assert sorted(np.bincount(board.ravel())) == [4, 5]
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("module", ALL, ids=lambda module: module.__name__.split(".")[-1])
 def test_sizes_and_errors(module):
     """d and m are the paper's; the target's metric agrees with the loss where both are least squares."""
@@ -86,6 +87,7 @@ def test_starts_are_standard_normal_and_repeatable():
     np.testing.assert_array_equal(problem.start(7), starts[7])
 
 
+@pytest.mark.at_once(1)
 @pytest.mark.parametrize("module", ALL, ids=lambda module: module.__name__.split(".")[-1])
 def test_a_second_experiment_compiles_nothing(module, caplog):
     """Neither for its steps nor for its metrics: models and metrics of two experiments of a problem are equal."""

@@ -34,6 +34,7 @@ def dense(psi, inverse):
     return U @ np.diag([inverse(x) for x in eigenvalues]) @ U.T
 
 
+@pytest.mark.at_once(12)
 @pytest.mark.parametrize("factorisation", FACTORISATIONS)
 @pytest.mark.parametrize("filter", FILTERS)
 @pytest.mark.parametrize("shape", [(13, 7), (7, 13), (9, 9), (1, 5), (5, 1)], ids=str)

@@ -52,6 +52,7 @@ def test_batches_are_seen():
     assert calls(lambda a: jax.lax.map(jnp.linalg.svd, a), jnp.ones((7, 2, 2))) == [("svd", 1)]
 
 
+@pytest.mark.at_once(6)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_step_has_no_batches(problem, method):

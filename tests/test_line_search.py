@@ -31,6 +31,7 @@ def one_step(method, theta, state, sample):
     return theta, LOSS(D(theta)), info.alpha
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("name", ["nhb", "nn1_fd", "nn2", "heavy_ball"])
 def test_grid_search_takes_the_best_of_all_constant_steps(name):
     theta, state, sample = moved(name)
@@ -43,6 +44,7 @@ def test_grid_search_takes_the_best_of_all_constant_steps(name):
     np.testing.assert_allclose(loss, losses[best], rtol=1e-8)
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("name", ["ngd", "nhb", "nn1", "qnn2"])
 def test_armijo_takes_the_first_step_that_decreases_enough(name):
     """Against the rule written out on constant steps: L(trial) <= L(base) - c alpha L'(g)."""

@@ -28,6 +28,7 @@ DENSITIES = {
 }
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("density", DENSITIES)
 @pytest.mark.parametrize("points", [40, 8])
 def test_a_damped_step_is_the_minimiser_of_the_damped_model(points, density):

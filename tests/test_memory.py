@@ -45,6 +45,7 @@ def compiled(method, loss, D, theta):
 FACTORISATIONS = (riesz.QRSVD(), riesz.Gram(), riesz.QRSVD(chunk=32), riesz.Gram(chunk=32))
 
 
+@pytest.mark.at_once(3)
 @pytest.mark.parametrize("m", [900, 60], ids=["more_rows", "fewer_rows"])
 @pytest.mark.parametrize("factorisation", FACTORISATIONS, ids=str)
 def test_the_prediction_is_what_the_compiler_says(factorisation, m):
@@ -88,6 +89,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_tangent_spaces_in_chunks(problem):
     """Every verb of a tangent space, for chunks that divide the number of points and for chunks that do not."""
@@ -335,6 +337,7 @@ COMPILING = 64e6
 """Bytes that compiling a step may take."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is in kilobytes on Linux only")
 @pytest.mark.parametrize(
     ("method", "factorisation", "chunk"),

@@ -50,6 +50,7 @@ def steps(D, name, **options):
     return riesz.minimise(LOSS, D, THETA, name, max_steps=4, progress=False, **options)
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("name", ["ngd", "nhb", "nn2_fd", "spring", "gd", "auto"])
 def test_loops_of_unknown_length_are_differentiated_forward(name):
     np.testing.assert_allclose(steps(looped, name).theta, steps(plain, name).theta, rtol=1e-9, atol=1e-14)

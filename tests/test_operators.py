@@ -145,6 +145,7 @@ class TestDependenceOnTheParameters:
         D, theta = riesz.mlp(jax.random.key(0), sizes, activation)
         return check_problem(riesz.residual(operator, 1.0, self.square), D, theta, None)
 
+    @pytest.mark.at_once(14)
     @pytest.mark.parametrize("operator", SECOND.values(), ids=SECOND.keys())
     @pytest.mark.parametrize("activation", STRAIGHT.values(), ids=STRAIGHT.keys())
     def test_second_derivatives_leave_nothing_of_a_piecewise_linear_network(self, operator, activation):

@@ -186,6 +186,7 @@ def test_a_residual_is_the_least_squares_loss_of_the_image(name):
 # ------------------------------------------------------------------------ section 3: preconditioned gradients
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("name", ["gd", "newton", "ngd", "redundant ngd"])
 def test_a_step_minimises_the_penalised_expansion(name):
     """Equations (5) to (10), (13): L(theta_k) + nabla L^T delta + |delta|_M^2/(2s) is stationary, delta shortest.
@@ -378,6 +379,7 @@ def after_steps(name, h):
     ).last
 
 
+@pytest.mark.at_once(3)
 @pytest.mark.parametrize("name", FLOWS)
 def test_iterates_follow_their_flow(name):
     """Equations (8), (16), (17) to (19), (22) to (27): the error at a fixed time is of first order in h.

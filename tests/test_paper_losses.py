@@ -245,6 +245,7 @@ def test_least_squares_finds_conditional_means():
 OUTLIERS = np.sin(3 * X) + 0.05 * random.standard_t(1.5, size=40)
 
 
+@pytest.mark.at_once(1)
 @pytest.mark.parametrize("loss, name", [(riesz.huber, "huber"), (riesz.pseudo_huber, "soft_l1")])
 def test_robust_regression_finds_what_scipy_finds(loss, name):
     found = solve(loss(riesz.points(x, data=OUTLIERS), delta=0.05), method=riesz.auto(), steps=100)
@@ -337,6 +338,7 @@ class TestDensityKL:
         rows = SAMPLE_PSI / (SAMPLE_PSI @ np.asarray(theta))[:, None]
         np.testing.assert_allclose(gram(self.loss, theta), rows.T @ rows / 40, rtol=1e-11)
 
+    @pytest.mark.at_once(1)
     @pytest.mark.parametrize("model", [exponential, NORMALISED], ids=["exponential", "normalised"])
     def test_its_minimiser_is_the_density_where_the_model_has_it(self, model):
         """With and without normalisation the true density is found: the errata of Example 2.2 (iv)."""
@@ -634,6 +636,7 @@ def three(x):
     return jnp.stack([powers(x), -powers(x), 0 * powers(x)])
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("name", AGAIN)
 def test_other_numbers_compile_nothing(name, caplog):
     def compiles(s):

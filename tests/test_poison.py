@@ -323,6 +323,7 @@ FEW = [(name, KINDS[(i + i // 6) % 5]) for i, name in enumerate([*METHODS][:6] *
 MANY = [(name, kind) for kind in [*KINDS, "draw"] for name in METHODS] * 5
 
 
+@pytest.mark.at_once(8)
 @pytest.mark.parametrize(("seed", "method", "kind"), [(i, *trial) for i, trial in enumerate(FEW)])
 def test_a_poisoned_run_ends_well(seed, method, kind):
     check(Trial(method, kind, seed))

@@ -303,6 +303,7 @@ def test_splitting_and_reordering_a_measure_changes_nothing(examples, kind):
 NATURAL = [name for name, make in riesz.METHODS.items() if "factorisation" in inspect.signature(make).parameters]
 
 
+@pytest.mark.at_once(5)
 @FEW_AND_MANY
 @pytest.mark.parametrize("name", [*NATURAL, "auto"])
 def test_a_zero_residual_gives_a_zero_step(name, examples):

@@ -361,6 +361,7 @@ class TestDrawn:
         again = measure.draw(jax.random.split(key, 50)[7])
         np.testing.assert_array_equal(again.x, drawn.x[7])
 
+    @pytest.mark.at_once(2)
     def test_minimise_runs_with_them(self, measure):
         D, theta = riesz.mlp(key, (2, 3, 1))
         loss = riesz.residual(riesz.identity, lambda x: x[0] * x[1], measure)

@@ -280,6 +280,7 @@ STRANGE = {
 }
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("change", STRANGE)
 def test_a_report_on_strange_runs_is_made(change, kept, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "strange"

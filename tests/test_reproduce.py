@@ -35,6 +35,7 @@ def table(folder):
         return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "code"),
     [(signal.SIGKILL, -signal.SIGKILL), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],

@@ -43,6 +43,7 @@ def dense(loss, D, theta, delta, eps, limit, W):
     return theta + s * delta + s**2 / 2 * a, s
 
 
+@pytest.mark.at_once(20)
 @pytest.mark.parametrize("limit", [1e-2, 0.75, 1e6])
 @pytest.mark.parametrize("name", ["ngd", "nhb", "nhb_fd", "nn2", "nn1"])
 def test_the_first_step_of_every_scheme_is_the_dense_formula(problem, name, limit):
@@ -57,6 +58,7 @@ def test_the_first_step_of_every_scheme_is_the_dense_formula(problem, name, limi
     assert (s < 1) == (limit == 1e-2) or limit == 0.75
 
 
+@pytest.mark.at_once(2)
 def test_the_path_leaves_the_tangent_direction_at_right_angles(problem):
     """P_T (D(R(t delta)) - v) = t psi^T delta + O(t^3), where a straight line has O(t^2)."""
     loss, D, theta, W = problem

@@ -53,6 +53,7 @@ def soak(steps, method):
     return seen["grown"], seen["more"], len(compiled)
 
 
+@pytest.mark.at_once(1)
 @pytest.mark.parametrize("method", ["nhb", "auto"])
 def test_two_thousand_steps(method):
     grown, arrays, compiled = soak(2_000, method)

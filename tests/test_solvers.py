@@ -43,6 +43,7 @@ class Shifted(riesz.AbstractInverse):
         return lx.linear_solve(G, c, lx.CG(rtol=1e-13, atol=1e-13, max_steps=200), throw=False).value
 
 
+@pytest.mark.at_once(6)
 @pytest.mark.parametrize("loss", [MANY, FEW], ids=["more_rows", "fewer_rows"])
 @pytest.mark.parametrize("name", NATURAL)
 def test_a_solver_of_ones_own_serves_every_method(name, loss):
@@ -130,6 +131,7 @@ def test_filters_that_need_a_spectrum_are_refused_without_one(filter):
 # Rows: how they are held changes nothing.
 
 
+@pytest.mark.at_once(1)
 @pytest.mark.parametrize("chunk", [None, 7, 30])
 def test_products_with_several_vectors(chunk):
     space = riesz.tangent_space(MANY, D, THETA, filter=riesz.Shift(1e-3), factorisation=riesz.Gram(chunk))

@@ -232,6 +232,7 @@ PASSES = {
 }
 
 
+@pytest.mark.at_once(4)
 @pytest.mark.parametrize("name", PASSES)
 def test_passes_through_the_model(name):
     """Values and Jacobian come out of one pass; each transport adds one, each look ahead one.

@@ -22,6 +22,7 @@ def call(monkeypatch, *arguments):
     cli.main()
 
 
+@pytest.mark.slow
 def test_the_study_prints_draws_and_keeps(small, monkeypatch, tmp_path, capsys):
     arguments = ("batches", "--seeds", "2", "--steps", "3", "--out", str(tmp_path))
     call(monkeypatch, *arguments)

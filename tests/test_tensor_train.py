@@ -257,6 +257,7 @@ X = jax.vmap(lambda k: jax.random.uniform(k, 3, float, jnp.array([-1.0, 0.0, -1.
 )
 
 
+@pytest.mark.at_once(1)
 @pytest.mark.parametrize(("name", "features"), [("auto", FOURIER), ("ngd", (LEGENDRE, FOURIER, LEGENDRE))])
 def test_a_function_of_the_given_ranks_is_recovered(name, features):
     """From its values at random points, and everywhere: the dense tensors agree."""
@@ -281,6 +282,7 @@ PATHS = {
 }
 
 
+@pytest.mark.at_once(1)
 @pytest.mark.parametrize("name", PATHS)
 def test_the_path_of_functions_does_not_see_the_gauge(name):
     D, theta = train(4)

@@ -170,6 +170,7 @@ def case_newton(v):
     return CLASSIFICATION, riesz.GaussNewton(), riesz.identity, WEIGHTS * s * (1 - s), (s - LABELS) / (s * (1 - s))
 
 
+@pytest.mark.at_once(3)
 @pytest.mark.parametrize("model", [(WAVE, THETA), (TWICE, THETA_TWICE)], ids=["full", "redundant"])
 @pytest.mark.parametrize("case", [case_l2, case_weighted, case_sobolev, case_newton])
 def test_the_manifold_gradient_is_a_projection(case, model):
@@ -520,6 +521,7 @@ def test_methods_differ_only_by_their_transport(name, transport):
     np.testing.assert_allclose(moved - still, beta * d[transport], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.at_once(1)
 @pytest.mark.parametrize("few", [False, True])
 def test_spring_solves_its_own_equation(few):
     """(G + lambda) phi = -nabla L + lambda mu phi_-, with delta = alpha phi: not the paper's, but cited by it."""

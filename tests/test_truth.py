@@ -71,6 +71,7 @@ COLLINEAR = {
 }
 
 
+@pytest.mark.at_once(1)
 @pytest.mark.parametrize("name", COLLINEAR)
 def test_collinear_least_squares_converges_to_the_fit_of_lstsq_with_moderate_parameters(name):
     x, y = COLLINEAR[name]
@@ -99,6 +100,7 @@ def wave(x):
     return jnp.sin(6 * x)
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize(("points", "seed"), [(4, 0), (10, 0), (10, 1), (16, 1), (40, 1), (64, 2)])
 def test_drawn_points_and_a_local_basis_end_below_the_zero_function_and_do_not_say_converged(points, seed):
     """Bumps that hardly overlap, of which few points see few: no function of the class fits, so no batch is fitted."""
@@ -121,6 +123,7 @@ def spikes():
 SPIKES = spikes()
 
 
+@pytest.mark.at_once(1)
 @pytest.mark.parametrize("method", ["auto", "nhb", "ngd"])
 def test_no_single_batch_ends_a_run(method):
     """A batch of zeros has no loss and no gradient at the start, yet neither a tolerance nor a target is met."""
@@ -193,6 +196,7 @@ NOT_ZERO = {
 }
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("name", NOT_ZERO)
 def test_where_a_run_says_converged_the_terms_of_its_gradient_cancel(name):
     """|g_i| <= 1e-6 sum_j w_j |l'_j| |dz_j/dtheta_i|, from starts where Gauss-Newton sees little curvature or none."""
@@ -205,6 +209,7 @@ def test_where_a_run_says_converged_the_terms_of_its_gradient_cancel(name):
 # D4: losses far below the first one ----------------------------------------------------------------------------------
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("start", [(0.0, 1.0), (0.0, 2.0), (0.0, 0.1), (1.0, 0.5)])
 def test_poisson_regression_finds_its_minimum_though_its_first_loss_is_up_to_1e85(start):
     x = jnp.linspace(0.0, 100.0, 41)
@@ -248,6 +253,7 @@ def test_a_target_that_was_reached_holds_at_theta(level):
     assert distance(solution.theta) <= level
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("method", ["nn2", "auto"])
 @pytest.mark.parametrize("tolerance", [1e-1, 1e-4])
 def test_a_tolerance_for_the_gradient_holds_at_theta(method, tolerance):
@@ -261,6 +267,7 @@ def test_a_tolerance_for_the_gradient_holds_at_theta(method, tolerance):
 # D8: robust fits -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.at_once(3)
 @pytest.mark.parametrize("tolerance", [None, 1e-8, {"loss": 1e-8}], ids=str)
 @pytest.mark.parametrize(("loss", "delta"), [("huber", 0.1), ("pseudo_huber", 0.1), ("huber", 0.01)])
 def test_a_robust_fit_with_an_outlier_ends_where_scipy_finds_nothing_lower(loss, delta, tolerance):
@@ -358,6 +365,7 @@ def test_a_plateau_that_a_step_has_climbed_to_is_not_the_end():
     assert float(solution.loss) < 0.9
 
 
+@pytest.mark.at_once(1)
 @pytest.mark.parametrize("theta", [(0.0, 0.0, 0.0, 0.0), (0.5, 1.0, 1.0, 0.0), (3.0, -2.0, 2.0, 1.0)])
 def test_a_likelihood_without_bound_does_not_converge(theta):
     """Mean and log deviation of exact data: the loss falls for ever, and l'' grows beyond all numbers."""

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 PROGRAM = """
     import jax
     jax.config.update("jax_enable_x64", True)
@@ -29,6 +31,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.slow
 def test_annotations_hold_at_run_time():
     run = subprocess.run([sys.executable, "-c", textwrap.dedent(PROGRAM)], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
