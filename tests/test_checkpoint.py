@@ -95,6 +95,17 @@ def test_another_target_goes_on_from_the_end(tmp_path):
     assert_same(fit(metrics=metrics, checkpoint=tmp_path), fit(metrics=metrics))
 
 
+def test_another_target_that_an_earlier_iterate_has_met_is_met(tmp_path):
+    """Steps that are too long climb, and what is returned is the start."""
+    model, theta = riesz.linear(lambda x: jnp.ones(1), size=1)
+    options = {"loss": riesz.least_squares(riesz.points(X, data=jnp.ones_like(X))), "D": model, "theta": theta}
+    options |= {"method": riesz.ngd(step_size=riesz.Constant(2.5)), "max_steps": 5, "checkpoint": tmp_path}
+    first = fit(**options)
+    assert first.history["loss"][-1] > 0.6 > first.loss == first.history["loss"][0]
+    second = fit(**options, target=0.6)
+    assert (second.result, second.steps, second.loss) == (Result.TARGET_REACHED, 5, first.loss)
+
+
 def test_a_callback_that_stops_or_raises_loses_nothing(tmp_path):
     stopped = fit(checkpoint=tmp_path, callback=lambda steps, solution: steps >= 32)
     assert stopped.result is Result.STOPPED_BY_CALLBACK and 32 <= stopped.steps < 90

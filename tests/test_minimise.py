@@ -748,9 +748,9 @@ def test_a_second_call_compiles_nothing():
 
 def test_many_starts_compile_what_one_compiles():
     fit_many(STARTS[:2], max_steps=3, threads=2)
-    other = STARTS + 0.1
-    assert_compiles_nothing(lambda: fit_many(STARTS[1:3], max_steps=40, threads=2))
-    assert_compiles_nothing(lambda: fit(40, theta=other[0]))
+    two, other = STARTS[1:3], (STARTS + 0.1)[0]
+    assert_compiles_nothing(lambda: fit_many(two, max_steps=40, threads=2))
+    assert_compiles_nothing(lambda: fit(40, theta=other))
 
 
 def test_drawn_runs_with_another_key_compile_nothing():

@@ -235,7 +235,9 @@ def _advance(problem: Problem, carry: Carry, key: Any, count: Any, tests: Tests)
     def body(loop: tuple[Any, Carry, Log]) -> tuple[Any, Carry, Log]:
         made, carry, logs = loop
         carry, log = _step(problem, carry, fixed, key, tests)
-        return made + 1, carry, {name: logs[name].at[made].set(entry) for name, entry in log.items()}
+        # Not logs[name].at[made].set(entry), a scatter, which compiles into more.
+        put = jax.lax.dynamic_update_index_in_dim
+        return made + 1, carry, {name: put(logs[name], entry, made, 0) for name, entry in log.items()}
 
     kinds = {float: carry.theta.dtype, int: int, bool: bool}
     empty = {name: jnp.zeros(CHUNK, kinds[kind]) for name, kind in problem.columns.items()}

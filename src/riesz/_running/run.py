@@ -93,7 +93,7 @@ class Run:
         """
         if record.result.ends_run and tests == self.tests:
             return record
-        if float(record.carry.loss) <= float(self._tests.target):
+        if record.loss <= float(self._tests.target):
             result = Result.TARGET_REACHED
         else:
             result = Result.RUNNING if record.steps < self.max_steps else Result.STEP_LIMIT

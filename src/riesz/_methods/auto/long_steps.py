@@ -106,7 +106,7 @@ class LongSteps(eqx.Module):
             walk,
             length=jnp.where(lower, length, lengths[0]),
             made=walk.made + 1,
-            losses=jnp.roll(walk.losses, 1).at[0].set(at.loss),
+            losses=jnp.append(at.loss, walk.losses[:-1]),
         )
         phase, walk, back, over = self._after(view, moved.theta, loss, phase, walk)
         end = first_code([(over & view.vanished, Result.CONVERGED_LOSS), (over, Result.STAGNATED)])
@@ -136,11 +136,12 @@ def last_crossing(lengths: jax.Array, ratios: jax.Array, wanted: jax.Array) -> j
 
     The longest where the last ratio is not below, the shortest where all are.
     """
-    falls = (ratios[:-1] >= wanted) & (ratios[1:] < wanted)
-    i = falls.size - 1 - jnp.argmax(falls[::-1])
-    share = (ratios[i] - wanted) / jnp.where(falls[i], ratios[i] - ratios[i + 1], 1)
-    between = lengths[i] * (lengths[i + 1] / lengths[i]) ** share
-    return jnp.where(ratios[-1] >= wanted, lengths[-1], jnp.where(jnp.any(falls), between, lengths[0]))
+    before, after = ratios[:-1], ratios[1:]
+    falls = (before >= wanted) & (after < wanted)
+    share = (before - wanted) / jnp.where(falls, before - after, 1)
+    between = lengths[:-1] * (lengths[1:] / lengths[:-1]) ** jnp.where(falls, share, 0)
+    # Lengths grow, so the last crossing is the longest.
+    return jnp.where(after[-1] >= wanted, lengths[-1], jnp.max(jnp.where(falls, between, lengths[0])))
 
 
 def in_batches(value: Callable[[jax.Array], jax.Array], dampings: jax.Array, at: Linearisation) -> jax.Array:

@@ -39,7 +39,7 @@ class LossWindow(eqx.Module):
     def start(cls, theta: Vector) -> "LossWindow":
         """Only the start is known."""
         none = jnp.zeros((), int)
-        excess = jnp.full(LENGTH, -jnp.inf, theta.dtype).at[0].set(0)
+        excess = jnp.where(jnp.arange(LENGTH) == 0, 0, jnp.full(LENGTH, -jnp.inf, theta.dtype))
         zero = jnp.zeros((), theta.dtype)
         return cls(theta, theta, zero, excess, none, none, none)
 
@@ -62,7 +62,7 @@ class LossWindow(eqx.Module):
             self.first,
             best,
             jnp.minimum(self.lowest, change) - change,
-            jnp.roll(self.excess - change, 1).at[0].set(0),
+            jnp.append(jnp.zeros_like(change), (self.excess - change)[:-1]),
             jnp.where(lower, 0, self.idle + 1),
             self.settled,
             jnp.where(lower, 0, self.retreats),

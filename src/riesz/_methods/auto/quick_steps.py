@@ -79,13 +79,15 @@ class Trial(eqx.Module):
     """The decrease that the Gauss-Newton model promises."""
     residual: jax.Array
     """The relative residual of its linear system, where the solver has no spectrum."""
+    good: jax.Array
+    """Whether it ends low enough to be taken."""
 
     @classmethod
     def none(cls, theta: Vector) -> "Trial":
         """Before anything was tried."""
         zero = jnp.zeros((), theta.dtype)
         still = Retracted(jnp.zeros_like(theta), jnp.zeros_like(theta), zero, zero)
-        return cls(still, jnp.inf + zero, zero, zero)
+        return cls(still, jnp.inf + zero, zero, zero, jnp.asarray(False))
 
 
 class Prospect(eqx.Module):
@@ -179,9 +181,8 @@ class QuickSteps(eqx.Module):
         trust = state.trust.after_new_points(at.loss) if drawn else state.trust
         # Straight paths do not ease the damping of a step that fits its own points only.
         factor = jnp.where(trust.caution > 1, trust.caution * jnp.maximum(state.damping, 1), state.damping)
-        trial, good, tries = self._search(view, ahead, state, factor, ~retreat)
-
-        accepted = ~retreat & good
+        trial, tries = self._search(view, ahead, state, factor, ~retreat)
+        accepted = ~retreat & trial.good
         # Not finite however damped: derivatives here are not. The safeguard sees such a trial, and counts it.
         lost = ~retreat & ~jnp.all(jnp.isfinite(trial.moved.theta))
         window = choose(
@@ -213,8 +214,8 @@ class QuickSteps(eqx.Module):
 
     def _search(
         self, view: View, ahead: Prospect, state: QuickState, factor: jax.Array, wanted: jax.Array
-    ) -> tuple[Trial, jax.Array, jax.Array]:
-        """The trial to take, whether it is good, and with how many dampings it was found; none unless wanted.
+    ) -> tuple[Trial, jax.Array]:
+        """The trial to take, and with how many dampings it was found; none unless wanted.
 
         The first trial that is good; where the loss is not quadratic and it was cut short, dampings go on growing for
         as long as they promise more.
@@ -230,31 +231,31 @@ class QuickSteps(eqx.Module):
             predicted = -(view.covector @ moved.delta) - space.norm(moved.delta) ** 2 / 2
             has_spectrum = space.factors.eigenvalues is not None
             residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else damped.residual(g, view.covector)
-            return Trial(moved, view.value(moved.theta), predicted, residual)
-
-        def good(trial: Trial) -> jax.Array:
-            finite = jnp.all(jnp.isfinite(trial.moved.theta)) & jnp.isfinite(trial.loss)
-            return finite & (trial.loss <= highest - self.decrease * trial.predicted)
+            loss = view.value(moved.theta)
+            finite = jnp.all(jnp.isfinite(moved.theta)) & jnp.isfinite(loss)
+            return Trial(moved, loss, predicted, residual, finite & (loss <= highest - self.decrease * predicted))
 
         def better(trial: Trial, last: Trial) -> jax.Array:
-            return good(trial) & (trial.predicted > last.predicted)
+            return trial.good & (trial.predicted > last.predicted)
 
         def unfinished(carry: Any) -> jax.Array:
             tries, _, last, trial = carry
-            bends = good(trial) & (trial.moved.scale < CUT) & (not at.quadratic)
-            more = jnp.where(good(last), better(trial, last), ~good(trial) | bends)
+            more = ~trial.good
+            if not at.quadratic:
+                more = jnp.where(last.good, better(trial, last), more | (trial.moved.scale < CUT))
             return wanted & ((tries == 0) | more & (tries < self.tries))
 
         def harder(carry: Any) -> Any:
             tries, bent, _, trial = carry
-            return tries + 1, bent + good(trial), trial, attempt(first * _tenfold(tries, at.theta.dtype))
+            return tries + 1, bent + trial.good, trial, attempt(first * _tenfold(tries, at.theta.dtype))
 
         shift = factor * ahead.gain / (2 * at.theta.size * self.radius**2)
         first = jnp.maximum(shift, ahead.floor).astype(at.theta.dtype)
         none, untried = jnp.zeros((), int), Trial.none(at.theta)
         tries, bent, last, trial = jax.lax.while_loop(unfinished, harder, (none, none, untried, untried))
-        trial = choose((good(last) & ~better(trial, last), last), (True, trial))
-        return trial, good(trial), tries - bent
+        if at.quadratic:
+            return trial, tries
+        return choose((last.good & ~better(trial, last), last), (True, trial)), tries - bent
 
     def _kept(self, damped: TangentSpace, g: Vector, last: Vector) -> Vector:
         r"""Momentum, $\beta (I - (G + \lambda S^2)^{-1} G)\, \delta_{k-1}$, or as much of it as is short beside g.
@@ -285,14 +286,14 @@ def _end(view: View, ahead: Prospect, window: LossWindow) -> jax.Array:
     """The code of the result with which the run ends where it stands; that of RUNNING to go on."""
     at, covector, eps = view.at, view.covector, jnp.finfo(view.at.theta.dtype).eps
     settled = window.settled >= (SETTLED_DRAWN if view.loss.drawn else SETTLED)
-    ends = settled | window.stuck
-    flat = jax.lax.cond(ends, lambda: at.unbalanced(covector) <= 4 * eps**0.5, lambda: jnp.asarray(False))
+    stuck = window.stuck
+    flat = jax.lax.cond(settled | stuck, lambda: at.unbalanced(covector) <= 4 * eps**0.5, lambda: jnp.asarray(False))
     far = jnp.linalg.norm(at.theta) > FAR * (1 + jnp.linalg.norm(window.first))
     runs_away = far & (-(covector @ at.theta) > at.magnitude / 10)
     return first_code([
         (settled & flat, Result.CONVERGED_GRADIENT),
         (view.vanished & ((window.idle > SETTLED) | (window.retreats > 0)), Result.CONVERGED_LOSS),
-        (window.stuck & (ahead.gain <= ahead.noise) & flat, Result.CONVERGED_LOSS),
-        (window.stuck & runs_away, Result.UNBOUNDED),
-        (window.stuck, Result.STAGNATED),
+        (stuck & (ahead.gain <= ahead.noise) & flat, Result.CONVERGED_LOSS),
+        (stuck & runs_away, Result.UNBOUNDED),
+        (stuck, Result.STAGNATED),
     ])  # fmt: skip
