@@ -15,9 +15,10 @@ from .._problem.integral import AbstractLoss, Integral
 from .._problem.measures import AbstractMeasure, Points
 from .._problem.operators import identity
 from .._types import Operator, Parametrisation, Vector
+from .assembly import rows_of
 from .forms import AbstractForm, Diagonal, Full, Identity, bounded, form_of
 from .linearise import Linearisation, Part, Sample
-from .rows import Block, rows_of
+from .rows import Block
 from .tangent import AbstractSpace, TangentSpace
 
 

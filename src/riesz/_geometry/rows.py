@@ -11,12 +11,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from .._linalg.rows import AbstractRows, Stored
-from .._problem.features import Features, Whole, along, features, flat, pull
+from .._problem.features import Features, Whole, flat, pull
 from .._problem.measures import Points
-from .._types import Operator, Parametrisation, Rows, Vector
+from .._types import Operator, Parametrisation, Vector
 from .forms import AbstractForm
 
 Slopes = tuple[jax.Array, ...]
@@ -55,14 +53,6 @@ def weighted(blocks: tuple[Block, ...], of: Callable[[Block], jax.Array]) -> jax
     return jnp.concatenate([block.weigh(flat(of(block))) for block in blocks])
 
 
-def rows_of(D: Parametrisation, theta: Vector, blocks: tuple[Block, ...], chunk: int | None) -> AbstractRows:
-    """All rows of the blocks: stored, or known by their products and assembled for `chunk` points at a time."""
-    if chunk is not None:
-        return Chunked(D, theta, blocks, chunk)
-    parts = [block.weigh(block.features.jacobians) for block in blocks if block.features.jacobians is not None]
-    return Stored(jnp.concatenate(parts) if len(parts) > 1 else parts[0])
-
-
 def split(blocks: tuple[Block, ...], slopes: Slopes) -> tuple[jax.Array | None, Slopes | None]:
     """L' as an inner product with given rows, and a rest that stays a covector.
 
@@ -82,85 +72,7 @@ def split(blocks: tuple[Block, ...], slopes: Slopes) -> tuple[jax.Array | None, 
     return r, tuple(jnp.zeros_like(slope) if rest[t] is None else rest[t] for t, slope in enumerate(slopes))
 
 
-class Chunked(AbstractRows):
-    r"""Rows that are never stored: $\Psi \delta$ is a JVP, $\Psi^T r$ a VJP, and matrices are sums over chunks.
-
-    $\Psi^T \Psi = \sum_c \Psi_c^T \Psi_c$ and $\Psi \Psi^T = [\Psi_c \Psi_{c'}^T]$; a chunk that is not full is filled
-    with copies of its last point, of weight zero.
-    """
-
-    D: Parametrisation
-    theta: jax.Array
-    blocks: tuple[Block, ...]
-    chunk: int = eqx.field(static=True)
-    scale: jax.Array | None = None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return sum(block.rows for block in self.blocks), self.theta.size
-
-    @property
-    def dtype(self) -> Any:
-        return self.theta.dtype
-
-    def scaled(self, scale: jax.Array) -> "Chunked":
-        return dataclasses.replace(self, scale=scale if self.scale is None else self.scale * scale)
-
-    def _divided(self, columns: jax.Array) -> jax.Array:
-        """The last axis, of parameters, divided by the scale."""
-        return columns if self.scale is None else columns / self.scale.reshape(*[1] * (columns.ndim - 1), -1)
-
-    def __matmul__(self, delta: jax.Array) -> jax.Array:
-        if delta.ndim == 2:
-            return jax.lax.map(lambda column: self @ column, delta.T).T
-        step = self._divided(delta)
-        return weighted(self.blocks, lambda block: along(self.D, block.operator, self.theta, step, block.over.x))
-
-    def pull(self, r: jax.Array) -> jax.Array:
-        if r.ndim == 2:
-            return jax.lax.map(self.pull, r.T).T
-        parts = jnp.split(r, np.cumsum([block.rows for block in self.blocks])[:-1])
-        pulled = [
-            pull_in_chunks(self.D, block.operator, self.theta, block.unweigh(part), block.over.x, self.chunk)
-            for block, part in zip(self.blocks, parts, strict=True)
-        ]
-        return self._divided(jnp.sum(jnp.stack(pulled), axis=0))
-
-    def gram(self) -> jax.Array:
-        return self._sum(lambda psi: psi.T @ psi)
-
-    def kernel(self) -> jax.Array:
-        """The kernel matrix: every chunk is assembled once for each chunk."""
-        return self._map(lambda psi: self._map(lambda other: other @ psi.T).T)
-
-    def norms(self) -> jax.Array:
-        return jnp.sqrt(self._sum(lambda psi: jnp.sum(psi**2, axis=0)))
-
-    def array(self) -> Rows:
-        """All rows, without a second copy on the way."""
-        return self._map(lambda psi: psi)
-
-    def _assembled(self, block: Block) -> Rows:
-        return self._divided(block.weigh(features(self.D, block.operator, self.theta, block.over.x).jacobians))  # type: ignore[arg-type]
-
-    def _sum(self, of: Callable[[Rows], jax.Array]) -> jax.Array:
-        parts = [sum_over_chunks(block, lambda part: of(self._assembled(part)), self.chunk) for block in self.blocks]
-        return jnp.sum(jnp.stack(parts), axis=0) if len(parts) > 1 else parts[0]
-
-    def _map(self, of: Callable[[Rows], jax.Array]) -> jax.Array:
-        """What a function gives for the rows of every chunk, one entry per row, chunks one after the other."""
-        results = []
-        for block in self.blocks:
-            if _is_one_chunk(block.operator, block.over.x, self.chunk):
-                results.append(of(self._assembled(block)))
-            else:
-                at = lambda part, block=block: of(self._assembled(_block_of(block, part)))
-                found = jax.lax.map(at, _chunks(block, self.chunk))
-                results.append(found.reshape(-1, *found.shape[2:])[: block.rows])
-        return jnp.concatenate(results) if len(results) > 1 else results[0]
-
-
-def _is_one_chunk(operator: Operator, x: jax.Array, chunk: int) -> bool:
+def is_one_chunk(operator: Operator, x: jax.Array, chunk: int) -> bool:
     """Whether all points are taken at once, because they are few or because their values come whole."""
     return chunk >= x.shape[0] or isinstance(operator, Whole)
 
@@ -171,23 +83,23 @@ def _split(array: jax.Array, chunk: int, mode: str = "edge") -> jax.Array:
     return whole.reshape(-1, chunk, *array.shape[1:])
 
 
-def _chunks(block: Block, chunk: int) -> tuple[Points, AbstractForm]:
+def chunks_of(block: Block, chunk: int) -> tuple[Points, AbstractForm]:
     """The points and forms of a block in chunks; points that fill the last one have no weight."""
     over, form = jax.tree.map(lambda array: _split(array, chunk), (block.over, block.form))
     weights = _split(block.over.weights, chunk, "constant")
     return eqx.tree_at(lambda over: over.weights, over, weights), form
 
 
-def _block_of(block: Block, part: tuple[Points, AbstractForm]) -> Block:
+def block_on(block: Block, part: tuple[Points, AbstractForm]) -> Block:
     """The block on one chunk of its points; its values stay behind."""
     return dataclasses.replace(block, over=part[0], form=part[1])
 
 
 def sum_over_chunks(block: Block, of: Callable[[Block], jax.Array], chunk: int | None) -> jax.Array:
     """The sum of what a function gives for every chunk of a block's points."""
-    if chunk is None or _is_one_chunk(block.operator, block.over.x, chunk):
+    if chunk is None or is_one_chunk(block.operator, block.over.x, chunk):
         return of(block)
-    return _summed(lambda part: of(_block_of(block, part)), _chunks(block, chunk))
+    return _summed(lambda part: of(block_on(block, part)), chunks_of(block, chunk))
 
 
 def _summed(of: Callable[[Any], jax.Array], parts: Any) -> jax.Array:
@@ -205,7 +117,7 @@ def pull_in_chunks(
     by: Callable[..., Vector] = pull,
 ) -> Vector:
     """The covector sum_j covector_j^T dz_j/dtheta, or what else `by` pulls back, for `chunk` points at a time."""
-    if chunk is None or _is_one_chunk(operator, x, chunk):
+    if chunk is None or is_one_chunk(operator, x, chunk):
         return by(D, operator, theta, covectors, x)
     parts = _split(x, chunk), _split(covectors, chunk, "constant")
     return _summed(lambda part: by(D, operator, theta, part[1], part[0]), parts)

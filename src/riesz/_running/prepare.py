@@ -27,6 +27,7 @@ from .._types import Vector
 from .buckets import in_buckets
 from .loop import TOLERANCES, Problem
 from .memory import fitted, is_small
+from .shape import by_shape
 
 _warned = threading.Event()
 
@@ -197,8 +198,14 @@ def prepare(
         _check_metric(shown, metric, loss, D, theta, key)
     drawn = loss.drawn or any(metric.drawn for metric in chosen.inner_products.values())
     _check_precision(theta.dtype)
-    wanted, chosen = chosen, fitted(loss, D, theta, chosen, key, memory, runs)
-    notes = () if chosen is wanted else (f"Memory is short, so rows are solved by {chosen.solver}: see memory=.",)
+    wanted = by_shape(loss, D, theta, chosen, key)
+    notes = (
+        ()
+        if wanted is chosen
+        else (f"Rows are many numbers, so {wanted.solver} solves with them: see factorisation=.",)
+    )
+    chosen = fitted(loss, D, theta, wanted, key, memory, runs)
+    notes += () if chosen is wanted else (f"Memory is short, so rows are solved by {chosen.solver}: see memory=.",)
     small = is_small(loss, D, theta, chosen, key)
     silent = {"solver_residual"} if chosen.solver is None or chosen.solver.has_spectrum else set()
     silent |= set() if isinstance(chosen, Auto) and chosen.goes_on(loss) else {"phase"}

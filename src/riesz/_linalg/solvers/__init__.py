@@ -11,11 +11,14 @@ from .cholesky import Cholesky as Cholesky
 from .gram import Gram as Gram
 from .qrsvd import QRSVD as QRSVD
 
+DEFAULT = QRSVD()
+"""The solver where nobody chose one; a run may then take another, by the shape of its rows."""
+
 
 def as_solver(factorisation: Any) -> AbstractSolver:
     """The solver that a user chose by `factorisation=`; None is the default, `QRSVD()`."""
     if factorisation is None:
-        return QRSVD()
+        return DEFAULT
     examples = "riesz.QRSVD(), riesz.Gram(), riesz.Cholesky() or None"
     return _check.kind("factorisation", factorisation, AbstractSolver, examples)
 

@@ -74,6 +74,9 @@ class NormalMatrix(AbstractFactors):
     def noise(self) -> jax.Array:
         return jnp.finfo(self.matrix.dtype).eps * jnp.max(jnp.diagonal(self.matrix))
 
+    def rank(self, filter: AbstractFilter) -> jax.Array:
+        return jnp.where(jnp.any(jnp.diagonal(self.matrix) > 0), -1, 0)
+
     def inverse(self, filter: AbstractFilter) -> AbstractInverse:
         eps = jnp.asarray(filter.eps, self.matrix.dtype)
         solve = Equilibrated.of(self.matrix + eps * jnp.eye(self.matrix.shape[0], dtype=self.matrix.dtype))

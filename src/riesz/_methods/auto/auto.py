@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..._geometry.assembly import rows_of
 from ..._geometry.inner_products import AbstractMetric, BoundedGaussNewton, GaussNewton, draw_sample
 from ..._geometry.linearise import Sample, linearise
-from ..._geometry.rows import rows_of
 from ..._geometry.tangent import Representer, TangentSpace
 from ..._linalg.filters import Shift
 from ..._linalg.solvers import QRSVD, AbstractSolver, as_solver

@@ -1,0 +1,113 @@
+"""How large a problem may be: CPU seconds and peak memory of a step, by the shape of its rows.
+
+    python benchmarks/scale.py [--only 2000x33537 ...] [--methods ngd spring auto] [--steps 3] [--src PATH ...]
+                               [--limit 20] [--seconds 300]
+
+Every figure comes from a child process of its own, with BLAS on one thread: a run of one step compiles, the mean of the
+next ones is told, and the peak is that of the process. A child that needs more memory than `--limit` GiB, or more CPU
+seconds than `--seconds`, is ended. Every `--src` puts another source tree first on the path, and adds a line.
+The loss is least squares over a network of two inputs; `poisson` in place of it takes Poisson's residual.
+"""
+
+import os
+
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+
+SHAPES = {
+    "1000x4965": (1000, (2, 68, 68, 1)),
+    "2000x33537": (2000, (2, 128, 128, 128, 1)),
+    "2000x291081": (2000, (2, 380, 380, 380, 1)),
+    "1000x984201": (1000, (2, 700, 700, 700, 1)),
+    "20000x1051": (20_000, (2, 30, 30, 1)),
+    "100000x501": (100_000, (2, 20, 20, 1)),
+}
+"""Points and networks, by the shape of the rows."""
+SHIFT = 1e-4
+
+
+def child(shape, problem, name, steps):
+    """Make the steps of one case and print what they took, as JSON."""
+    import jax
+    import jax.numpy as jnp
+
+    import riesz
+
+    jax.config.update("jax_enable_x64", True)
+    points, sizes = SHAPES[shape]
+    x = jax.random.uniform(jax.random.key(1), (points, sizes[0]))
+    D, theta = riesz.mlp(jax.random.key(0), sizes, init="glorot")
+    over = riesz.points(x, data=jnp.sin(3 * x[:, 0]) * x[:, 1])
+    loss = riesz.least_squares(over) if problem == "fit" else riesz.residual(riesz.laplacian, 1.0, riesz.points(x))
+    method = riesz.auto() if name == "auto" else riesz.METHODS[name](filter=riesz.Shift(SHIFT))
+    run = lambda count: riesz.minimise(loss, D, theta, method, max_steps=count, progress=False)
+    run(1)
+    began = time.process_time()
+    one = run(1)
+    once = time.process_time() - began
+    began = time.process_time()
+    many = run(steps + 1)
+    each = (time.process_time() - began - once) / steps
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    fall = float(many.loss / one.history["loss"][0])
+    print(json.dumps({"seconds": each, "GiB": peak, "loss": fall, "notes": many.notes}))
+
+
+def measured(options, shape, name, source):
+    """What a child printed; why there is nothing where it was ended."""
+    path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, __file__, "--child", shape, options.problem, name, "--steps", str(options.steps)]
+    bounds = (
+        (resource.RLIMIT_AS, int(options.limit * 2**30)),
+        (resource.RLIMIT_CPU, int(options.seconds)),
+    )
+
+    def limited():
+        for kind, most in bounds:
+            resource.setrlimit(kind, (most, most))
+
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, preexec_fn=limited
+    )
+    if done.returncode:
+        slow = done.returncode < 0 and "memory" not in done.stderr.lower()
+        return {"ended": f"> {options.seconds} s" if slow else f"> {options.limit} GiB, or refused"}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", choices=SHAPES, default=list(SHAPES), metavar="SHAPE")
+    parser.add_argument("--methods", nargs="*", default=["ngd", "spring"])
+    parser.add_argument("--problem", choices=["fit", "poisson"], default="fit")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--src", nargs="*", default=[""])
+    parser.add_argument("--limit", type=float, default=20.0, help="GiB of a child")
+    parser.add_argument("--seconds", type=float, default=300.0, help="CPU seconds of a child")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(*options.child, options.steps)
+        return
+    print("| rows x parameters | method | code | CPU s a step | peak GiB | loss / first | notes |\n" + "|---" * 7 + "|")
+    for shape in options.only:
+        for name in options.methods:
+            for source in options.src:
+                found = measured(options, shape, name, source)
+                if "ended" in found:
+                    known = f"{found['ended']} | | |"
+                else:
+                    figures = f"{found['seconds']:.2f} | {found['GiB']:.2f} | {found['loss']:.1e}"
+                    known = f"{figures} | {' '.join(found['notes'])}"
+                print(f"| {shape} | {name} | {source or 'this'} | {known} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""How rows are held: stored as one array, or assembled for a chunk of points at a time when a product needs them."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._linalg.rows import AbstractRows, Stored
+from .._problem.features import along, features
+from .._types import Parametrisation, Rows, Vector
+from . import layers
+from .rows import Block, block_on, chunks_of, is_one_chunk, pull_in_chunks, sum_over_chunks, weighted
+
+
+def rows_of(D: Parametrisation, theta: Vector, blocks: tuple[Block, ...], chunk: int | None) -> AbstractRows:
+    """All rows of the blocks: stored, or known by their products and assembled for `chunk` points at a time."""
+    if chunk is not None:
+        return Chunked(D, theta, blocks, chunk)
+    parts = [block.weigh(block.features.jacobians) for block in blocks if block.features.jacobians is not None]
+    return Stored(jnp.concatenate(parts) if len(parts) > 1 else parts[0])
+
+
+class Chunked(AbstractRows):
+    r"""Rows that are never stored: $\Psi \delta$ is a JVP, $\Psi^T r$ a VJP, and matrices are sums over chunks.
+
+    $\Psi^T \Psi = \sum_c \Psi_c^T \Psi_c$ and $\Psi \Psi^T = [\Psi_c \Psi_{c'}^T]$; a chunk that is not full is filled
+    with copies of its last point, of weight zero.
+    """
+
+    D: Parametrisation
+    theta: jax.Array
+    blocks: tuple[Block, ...]
+    chunk: int = eqx.field(static=True)
+    scale: jax.Array | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return sum(block.rows for block in self.blocks), self.theta.size
+
+    @property
+    def dtype(self) -> Any:
+        return self.theta.dtype
+
+    def scaled(self, scale: jax.Array) -> "Chunked":
+        return dataclasses.replace(self, scale=scale if self.scale is None else self.scale * scale)
+
+    def _divided(self, columns: jax.Array) -> jax.Array:
+        """The last axis, of parameters, divided by the scale."""
+        return columns if self.scale is None else columns / self.scale.reshape(*[1] * (columns.ndim - 1), -1)
+
+    def __matmul__(self, delta: jax.Array) -> jax.Array:
+        if delta.ndim == 2:
+            return jax.lax.map(lambda column: self @ column, delta.T).T
+        step = self._divided(delta)
+        return weighted(self.blocks, lambda block: along(self.D, block.operator, self.theta, step, block.over.x))
+
+    def pull(self, r: jax.Array) -> jax.Array:
+        if r.ndim == 2:
+            return jax.lax.map(self.pull, r.T).T
+        parts = jnp.split(r, np.cumsum([block.rows for block in self.blocks])[:-1])
+        pulled = [
+            pull_in_chunks(self.D, block.operator, self.theta, block.unweigh(part), block.over.x, self.chunk)
+            for block, part in zip(self.blocks, parts, strict=True)
+        ]
+        return self._divided(jnp.sum(jnp.stack(pulled), axis=0))
+
+    def gram(self) -> jax.Array:
+        return self._sum(lambda psi: psi.T @ psi)
+
+    def kernel(self) -> jax.Array:
+        """The kernel matrix: layer by layer where the model has layers, else every chunk once for each chunk."""
+        values = [(block.operator, block.over.x) for block in self.blocks]
+        how = layers.plan(self.D, self.theta, values) if self.scale is None else None
+        if how is not None:
+            return layers.kernel(self.theta, self.blocks, how)
+        return self._map(lambda psi: self._map(lambda other: other @ psi.T).T)
+
+    def norms(self) -> jax.Array:
+        return jnp.sqrt(self._sum(lambda psi: jnp.sum(psi**2, axis=0)))
+
+    def array(self) -> Rows:
+        """All rows, without a second copy on the way."""
+        return self._map(lambda psi: psi)
+
+    def _assembled(self, block: Block) -> Rows:
+        return self._divided(block.weigh(features(self.D, block.operator, self.theta, block.over.x).jacobians))  # type: ignore[arg-type]
+
+    def _sum(self, of: Callable[[Rows], jax.Array]) -> jax.Array:
+        parts = [sum_over_chunks(block, lambda part: of(self._assembled(part)), self.chunk) for block in self.blocks]
+        return jnp.sum(jnp.stack(parts), axis=0) if len(parts) > 1 else parts[0]
+
+    def _map(self, of: Callable[[Rows], jax.Array]) -> jax.Array:
+        """What a function gives for the rows of every chunk, one entry per row, chunks one after the other."""
+        results = []
+        for block in self.blocks:
+            if is_one_chunk(block.operator, block.over.x, self.chunk):
+                results.append(of(self._assembled(block)))
+            else:
+                at = lambda part, block=block: of(self._assembled(block_on(block, part)))
+                found = jax.lax.map(at, chunks_of(block, self.chunk))
+                results.append(found.reshape(-1, *found.shape[2:])[: block.rows])
+        return jnp.concatenate(results) if len(results) > 1 else results[0]

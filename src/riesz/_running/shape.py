@@ -1,0 +1,44 @@
+"""The solver by the shape of the rows, where nobody chose one."""
+
+import logging
+from typing import Any
+
+import jax
+
+from .._geometry.layers import plan
+from .._linalg.filters import Shift
+from .._linalg.solvers import DEFAULT, Cholesky, Gram
+from .._methods.schemes import AbstractMethod, AbstractScheme
+from .._problem.features import traced
+from .._problem.integral import AbstractLoss
+from .._types import Parametrisation, Vector
+
+log = logging.getLogger("riesz")
+
+LARGE = 2e7
+"""Rows with more numbers than these take seconds to factorise ..."""
+CHUNK = 1024
+"""... and are then never stored; products with them take so many points at a time."""
+
+
+def by_shape(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: AbstractMethod, key: Any) -> AbstractMethod:
+    """The method itself, or with another solver where its rows are many numbers.
+
+    Rows fewer than parameters: the kernel matrix of a model with layers, put together layer by layer. Rows that are
+    more: the Gram matrix, for the filter `Shift` alone. Both square the condition number, which `Cholesky` wins back.
+    """
+    if not isinstance(method, AbstractScheme) or method.solver is not DEFAULT:
+        return method
+    over = jax.eval_shape(lambda: method.draw(loss, D, theta, key))
+    operator, own = getattr(method.choices.W, "operator", None), over.W_points
+    points = over.terms if own is None else (own,)
+    operators = [term.operator for term in loss.terms] if operator is None else [operator] * len(points)
+    values = [(each, points.x) for each, points in zip(operators, points, strict=True)]
+    rows = sum(x.shape[0] * traced(D, each, theta, x)[1].size for each, x in values)
+    wide, shifts = rows < theta.size, isinstance(method.choices.filter, Shift)
+    if rows * theta.size <= LARGE or not (shifts or wide) or (wide and plan(D, theta, values) is None):
+        return method
+    solver = (Cholesky if shifts else Gram)(CHUNK) if wide else Cholesky()
+    side = "kernel matrix, rows are not stored" if wide else "Gram matrix"
+    log.info("%d rows of %d parameters: %s works on their %s.", rows, theta.size, solver, side)
+    return method.solving(solver)

@@ -1,0 +1,118 @@
+"""Kernel matrices layer by layer: those of the rows, whatever way parameters enter, though no rows are stored."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import riesz
+from riesz._geometry import layers
+from riesz._geometry.assembly import Chunked, rows_of
+from riesz._geometry.inner_products import L2, GaussNewton
+from riesz._geometry.linearise import linearise
+from riesz._running.shape import LARGE
+
+KEY = jax.random.key(0)
+X = jax.random.normal(KEY, (9, 3))
+VALUES = riesz.least_squares(riesz.points(X, data=jnp.sin(X[:, 0]), weights=jnp.linspace(0.1, 1.0, 9)))
+GRADIENT = riesz.residual(riesz.gradient, 0.0, riesz.points(X))
+LAPLACIAN = riesz.residual(riesz.laplacian, 1.0, riesz.points(X))
+CLASSES = riesz.softmax(riesz.points(X, data=jnp.arange(9) % 4))
+
+SCALAR = riesz.mlp(KEY, (3, 12, 12, 1))
+VECTOR = riesz.mlp(KEY, (3, 12, 12, 4))
+
+
+def parametrised(apply, **shapes):
+    keys = jax.random.split(KEY, len(shapes))
+    params = {name: jax.random.normal(key, shape) for key, (name, shape) in zip(keys, shapes.items(), strict=True)}
+    return riesz.parametrise(apply, params)
+
+
+from_the_left = parametrised(lambda p, x: jnp.tanh(x @ p["a"] + p["b"]) @ p["c"], a=(3, 16), b=(16,), c=(16,))
+transposed = parametrised(lambda p, x: jnp.sum(jnp.tanh(p["a"].T @ jnp.tanh(p["a"] @ x))), a=(16, 3))
+tensor = parametrised(lambda p, x: jnp.sum(jnp.tanh(jnp.einsum("abi,i->ab", p["a"], x)) ** 2), a=(4, 5, 3))
+entries = parametrised(
+    lambda p, x: jnp.tanh(p["a"] @ x) @ p["c"] + jnp.sum(p["small"] ** 2) * x[0], a=(16, 3), c=(16,), small=(2, 3)
+)
+part = parametrised(
+    lambda p, x: jnp.sum(jnp.tanh(p["a"] @ x)) + jnp.sum(p["a"][:2] @ x) + jnp.sum(jnp.tanh(p["b"] @ x)),
+    a=(4, 3), b=(20, 3),
+)  # fmt: skip
+CASES = {
+    "values": (VALUES, *SCALAR, L2(), 3),
+    "gradient": (GRADIENT, *SCALAR, L2(), 3),
+    "Laplacian": (LAPLACIAN, *SCALAR, L2(), 2),
+    "two terms": (LAPLACIAN + VALUES, *SCALAR, L2(), 2),
+    "several outputs": (GRADIENT, *VECTOR, L2(), 3),
+    "classes": (CLASSES, *VECTOR, GaussNewton(), 3),
+    "products from the left": (VALUES, *from_the_left, L2(), 2),
+    "a matrix and its transpose": (VALUES, *transposed, L2(), 1),
+    "a tensor": (VALUES, *tensor, L2(), 1),
+    "parameters that enter otherwise": (VALUES, *entries, L2(), 2),
+    "a matrix of which a part is used again": (VALUES, *part, L2(), 1),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_kernel_is_that_of_the_rows(case):
+    loss, D, theta, metric, matrices = CASES[case]
+    at = linearise(loss, D, theta, riesz.ngd().draw(loss, D, theta))
+    blocks = metric.blocks(at, None)
+    how = layers.plan(D, theta, [(block.operator, block.over.x) for block in blocks])
+    assert how is not None and len(how.matrices) == matrices
+    found = jax.jit(lambda theta: layers.kernel(theta, blocks, how))(theta)
+    expected = rows_of(D, theta, blocks, None).kernel()
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13 * np.abs(expected).max())
+
+
+def test_rows_for_some_outputs_at_a_time(monkeypatch):
+    """Where a matrix has many columns at a point, its rows are assembled, but not all at once."""
+    loss, D, theta, metric, _ = CASES["Laplacian"]
+    at = linearise(loss, D, theta, riesz.ngd().draw(loss, D, theta))
+    blocks = metric.blocks(at, None)
+    expected = rows_of(D, theta, blocks, None).kernel()
+    monkeypatch.setattr(layers, "NUMBERS", 9 * 12 * 5)  # five of twelve outputs
+    found = Chunked(D, theta, blocks, 4).kernel()
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda theta: lambda x: jnp.sum(jnp.convolve(theta, x)),
+        lambda theta: lambda x: jnp.sum(jnp.tanh(theta.reshape(10, 2) * x[0])),
+        lambda theta: lambda x: jax.lax.fori_loop(0, 3, lambda _, y: jnp.tanh(theta[:9].reshape(3, 3) @ y), x)[0],
+    ],
+    ids=["convolution", "entry by entry", "a loop"],
+)
+def test_a_model_without_matrix_products_has_no_layers(model):
+    assert layers.plan(model, jnp.ones(20), [(riesz.identity, X)]) is None
+
+
+FILTERS = {"Shift": riesz.Shift(1e-3), "Floor": riesz.Floor(1e-3), "Cutoff": riesz.Cutoff(1e-3)}
+RUNS = [("spring", "Shift"), *((name, filter) for name in ("ngd", "nhb", "nn2", "qnhb") for filter in FILTERS)]
+
+
+@pytest.mark.at_once(5)
+@pytest.mark.parametrize(("name", "filter"), RUNS)
+def test_a_run_without_rows_is_the_run_with_them(name, filter):
+    filter = FILTERS[filter]
+    unstored = riesz.Cholesky(4) if isinstance(filter, riesz.Shift) else riesz.Gram(4)
+    found = []
+    for solver in (riesz.QRSVD(), unstored):
+        method = riesz.METHODS[name](filter=filter, factorisation=solver)
+        found.append(riesz.minimise(VALUES, *SCALAR, method, max_steps=5, progress=False))
+    np.testing.assert_allclose(*(solution.history["loss"] for solution in found), rtol=1e-9)
+
+
+def test_large_rows_are_not_stored_where_nobody_chose_a_solver():
+    D, theta = riesz.mlp(KEY, (3, 110, 110, 110, 1), init="glorot")
+    x = jax.random.normal(KEY, (1000, 3))
+    loss = riesz.least_squares(riesz.points(x, data=x[:, 0]))
+    assert x.shape[0] * theta.size > LARGE
+    method = riesz.ngd(filter=riesz.Shift(1e-3))
+    solution = riesz.minimise(loss, D, theta, method, max_steps=1, progress=False)
+    assert "Cholesky" in " ".join(solution.notes)
+    assert solution.loss < solution.history["loss"][0]
+    assert solution.history["solver_residual"][0] < 1e-12
