@@ -13,6 +13,10 @@ import jax
 import jax.numpy as jnp
 
 from .._types import Function, Operator, Parametrisation, Vector
+from .points_last import points_last
+
+MANY = 20_000
+"""Rows with more numbers per value are computed with the points last, which is quicker to run and slower to compile."""
 
 
 class Whole(eqx.Module):
@@ -138,7 +142,8 @@ def features(D: Parametrisation, operator: Operator, theta: Vector, x: jax.Array
         values, rows = derivative(lambda theta: operator(D(theta)), theta)
         return Features(values, rows[:, None, :])
     at = lambda point: derivative(lambda theta: operator(D(theta))(point), theta)
-    # With the points last, the rows of all points are one matrix by columns, as LAPACK reads it.
+    if x.shape[0] * theta.size > MANY:
+        return Features(*points_last(at, x))
     values, rows = jax.vmap(at, out_axes=-1)(x)
     return Features(jnp.moveaxis(values, -1, 0), jnp.moveaxis(rows, -1, 0))
 
