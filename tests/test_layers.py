@@ -54,6 +54,7 @@ CASES = {
 }
 
 
+@pytest.mark.at_once(6)
 @pytest.mark.parametrize("case", CASES)
 def test_the_kernel_is_that_of_the_rows(case):
     loss, D, theta, metric, matrices = CASES[case]
@@ -94,7 +95,7 @@ FILTERS = {"Shift": riesz.Shift(1e-3), "Floor": riesz.Floor(1e-3), "Cutoff": rie
 RUNS = [("spring", "Shift"), *((name, filter) for name in ("ngd", "nhb", "nn2", "qnhb") for filter in FILTERS)]
 
 
-@pytest.mark.at_once(5)
+@pytest.mark.at_once(3)
 @pytest.mark.parametrize(("name", "filter"), RUNS)
 def test_a_run_without_rows_is_the_run_with_them(name, filter):
     filter = FILTERS[filter]

@@ -34,7 +34,7 @@ def check(f, x=X):
         np.testing.assert_allclose(y, z, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.at_once(12)
+@pytest.mark.at_once(4)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_and_their_derivatives(name):
     check(lambda x: jnp.asarray(FUNCTIONS[name](x)))
@@ -99,6 +99,7 @@ def test_rows_are_the_jacobian_of_the_values(name, sizes):
     np.testing.assert_allclose(found.jacobians, expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_rows_can_be_differentiated_and_batched():
     D, theta = riesz.mlp(jax.random.key(1), (3, 4, 1))
     rows = lambda theta: features(D, riesz.laplacian, theta, X).jacobians
