@@ -171,26 +171,25 @@ def plan(D: Parametrisation, theta: Any, values: Sequence[tuple[Operator, Any]])
         programs.append(jax.make_jaxpr(value)(shape, one))
         readings.append(Reading())
         jax.eval_shape(lambda theta, x: readings[-1].value(programs[-1], theta, x), shape, one)
-    owner = np.full(theta.size, -1)
+    otherwise = np.zeros(theta.size, bool)
     for reading in readings:
         for places in reading.others:
-            owner[places] = -2
-    matrices: dict[tuple[Any, bytes], Site] = {}
+            otherwise[places] = True
+    kept: dict[tuple[Any, bytes], Site] = {}
     for site in (site for reading in readings for site in reading.sites):
-        if site.key not in matrices and site.other_key not in matrices:
-            matrices[site.key] = site
+        if site.key not in kept and site.other_key not in kept:
+            kept[site.key] = site
     # Matrices that share parameters with each other, or with another use, are not matrices of their own.
-    kept = dict(matrices)
     while True:
-        counts = np.where(owner == -2, 2, 0)
+        counts = np.where(otherwise, 2, 0)
         for site in kept.values():
             np.add.at(counts, site.places.reshape(-1), 1)
         shared = [key for key, site in kept.items() if (counts[site.places] > 1).any()]
         if not shared:
             break
         for key in shared:
-            owner[kept.pop(key).places] = -2
-    others = np.flatnonzero(owner == -2)
+            otherwise[kept.pop(key).places] = True
+    others = np.flatnonzero(otherwise)
     if others.size > MOST * theta.size or not kept:
         return None
     known = lambda site: site.key in kept or site.other_key in kept
