@@ -108,7 +108,8 @@ def by_scipy(kind):
 
     def solve(problem, theta):
         if problem.name not in compiled:
-            compiled[problem.name] = jax.jit(problem.residual), jax.jit(rows_of(problem)), jax.jit(problem.error)
+            error = lambda theta: problem.error(theta)  # a module with arrays cannot be hashed, as jit must
+            compiled[problem.name] = jax.jit(problem.residual), jax.jit(rows_of(problem)), jax.jit(error)
             for function in compiled[problem.name]:
                 function(theta)
         residual, jacobian, error = compiled[problem.name]
