@@ -17,6 +17,7 @@ import compiling
 compiling.compile_fast()
 jax.config.update("jax_traceback_in_locations_limit", 0)
 jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_num_cpu_devices", 8)  # one machine stands for many; what names no mesh uses the first alone
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # A shell's background job, and all its children, would be deaf to the signal that some tests send.

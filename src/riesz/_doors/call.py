@@ -11,6 +11,7 @@ from .._methods.result import Result
 from .._records.checkpoint import Checkpoint
 from .._records.logs import AbstractLog
 from .._records.recording import recording
+from .._running import hosts
 from .._running.loop import Problem
 from .._running.prepare import Options
 from .._running.restarts import Starts, best, told
@@ -58,9 +59,9 @@ class Call:
                     run.warm_up()
                     self.bar.unpause()
                 while run.result is Result.RUNNING:
-                    if self.wish.is_set():
+                    if hosts.any_of(self.wish.is_set()):
                         raise KeyboardInterrupt
-                    if left.max_seconds is not None and run.record.seconds >= left.max_seconds:
+                    if left.max_seconds is not None and hosts.any_of(run.record.seconds >= left.max_seconds):
                         run.stop(Result.TIME_LIMIT)
                         break
                     run.advance()
@@ -70,7 +71,7 @@ class Call:
                     write_records()
                     if self.callback is not None:
                         so_far = dataclasses.replace(run.solution(), starts=earlier)
-                        if _is_true(self.callback(record.steps, so_far)):
+                        if hosts.any_of(_is_true(self.callback(record.steps, so_far))):
                             self.stopped = True
                             run.stop(Result.STOPPED_BY_CALLBACK)
             except KeyboardInterrupt:
@@ -108,8 +109,8 @@ class Call:
     def _begins_again(self, starts: Starts, made: tuple[Start, ...]) -> bool:
         """Whether the last start leaves a reason to make another, and the limits leave room for it."""
         left = self._left(made)
-        over = left.max_steps <= 0 or (left.max_seconds is not None and left.max_seconds <= 0)
-        stopped = self.stopped or self.wish.is_set()
+        over = left.max_steps <= 0 or (left.max_seconds is not None and hosts.any_of(left.max_seconds <= 0))
+        stopped = self.stopped or hosts.any_of(self.wish.is_set())
         return not over and not stopped and starts.begins_again(made, self.options.target)
 
     def _left(self, made: tuple[Start, ...]) -> Options:

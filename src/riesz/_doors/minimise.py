@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from tqdm.auto import tqdm
 
 from .. import _check
@@ -21,8 +22,9 @@ from .._methods.schemes import AbstractMethod
 from .._problem.integral import AbstractLoss
 from .._records.checkpoint import Checkpoint, as_checkpoint
 from .._records.logs import as_logs
+from .._running import hosts
 from .._running.interrupt import wish_to_stop
-from .._running.prepare import Options, check_start, has_lapack_at_points, prepare
+from .._running.prepare import Options, check_start, checked_mesh, has_lapack_at_points, prepare
 from .._running.restarts import Restarts, Starts
 from .._running.run import Run
 from .._running.solution import Solution, SolveError
@@ -33,7 +35,7 @@ logger = logging.getLogger("riesz")
 
 
 def _bar(progress: Any, total: int, unit: str) -> Any:
-    disable = None if progress == "auto" else not progress
+    disable = True if not hosts.is_first() else None if progress == "auto" else not progress
     return tqdm(total=total, unit=unit, disable=disable, dynamic_ncols=True)
 
 
@@ -55,6 +57,7 @@ def minimise(
     throw: bool = True,
     memory: float | None = None,
     restarts: Restarts | None = None,
+    mesh: Mesh | None = None,
 ) -> Solution:
     r"""Minimise $L(\theta) = \mathcal{L}(D(\theta))$ from one start, or from others where that one ends badly.
 
@@ -82,6 +85,8 @@ def minimise(
       where nothing fits, a `MemoryError` comes before the first step.
     - `restarts`: a `riesz.Restarts(n)`, to begin again up to n times where a start ends badly; all share the limits.
 
+    - `mesh`: devices over which the points of every measure are spread, such as `jax.make_mesh((8,), ("points",))`.
+
     **Returns:** a `Solution`: the best parameters `theta`, their `loss` and `function`, the `last` parameters,
     the `result`, the number of `steps`, the `history`, and `notes`: what else there is to know, in sentences. With
     restarts, all these are of the start that reached the target, or else of the one with the lowest loss, and `starts`
@@ -97,7 +102,7 @@ def minimise(
         _check.function("callback", callback)
     options = Options.checked(theta0, max_steps, target, tolerance, max_seconds, metrics, progress)
     starts = Starts.checked(restarts, D, theta0, key)
-    problem, key, notes = prepare(loss, D, theta0, method, key, options, memory)
+    problem, key, notes = prepare(loss, D, theta0, method, key, options, memory, mesh=checked_mesh(mesh))
     saved, logs = as_checkpoint(checkpoint), as_logs(log)
     with _bar(progress, options.max_steps, "step") as bar, wish_to_stop() as wish, contextlib.ExitStack() as held:
         call = Call(problem, key, notes, options, callback, saved, logs, bar, wish, held)
@@ -144,6 +149,7 @@ def minimise_many(
     progress: bool | str = "auto",
     threads: int | None = None,
     memory: float | None = None,
+    mesh: Any = None,
 ) -> Solution:
     """Minimise from many starts with one compiled program, on all cores.
 
@@ -157,6 +163,7 @@ def minimise_many(
     - `max_seconds`: the time limit for all starts together.
     - `threads`: how many starts run at once; the number of cores by default.
     - `memory`: the bytes for all starts that run at once.
+    - `mesh`: refused; the points of one start can be spread over devices, by `minimise`.
 
     **Returns:** a `Solution` with a leading axis: theta (n, d), steps (n,), result (n,), and every column of the
     history (n, longest + 1), where a stopped start's last value is carried forward. All starts see the same draws.
@@ -166,6 +173,11 @@ def minimise_many(
     solution = riesz.minimise_many(loss, D, thetas, riesz.nhb(), target=1e-8)
     ```
     """
+    if mesh is not None:
+        raise ValueError(
+            "mesh must be None for minimise_many, whose starts run side by side on one device: call minimise with a "
+            "mesh for one start after another."
+        )
     thetas = check_start(thetas, 2, "thetas")
     workers = min(_check.count("threads", os.cpu_count() or 1 if threads is None else threads), len(thetas))
     options = Options.checked(thetas[0], max_steps, target, tolerance, max_seconds, metrics, progress)

@@ -7,13 +7,25 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax.sharding import Mesh
 
 from .._linalg.rows import AbstractRows, Stored
 from .._problem.features import along, features
 from .._types import Parametrisation, Rows, Vector
 from . import layers
-from .rows import Block, block_on, chunks_of, is_one_chunk, pull_in_chunks, sum_over_chunks, weighted
+from .rows import (
+    Block,
+    block_on,
+    chunks_of,
+    is_one_chunk,
+    joined,
+    mesh_of,
+    pull_in_chunks,
+    stack,
+    sum_over_chunks,
+    unstack,
+    weighted,
+)
 
 
 def rows_of(D: Parametrisation, theta: Vector, blocks: tuple[Block, ...], chunk: int | None) -> AbstractRows:
@@ -21,7 +33,7 @@ def rows_of(D: Parametrisation, theta: Vector, blocks: tuple[Block, ...], chunk:
     if chunk is not None:
         return Chunked(D, theta, blocks, chunk)
     parts = [block.weigh(block.features.jacobians) for block in blocks if block.features.jacobians is not None]
-    return Stored(jnp.concatenate(parts) if len(parts) > 1 else parts[0])
+    return Stored(stack(blocks, parts), mesh_of(blocks))
 
 
 class Chunked(AbstractRows):
@@ -45,6 +57,10 @@ class Chunked(AbstractRows):
     def dtype(self) -> Any:
         return self.theta.dtype
 
+    @property
+    def mesh(self) -> Mesh | None:
+        return mesh_of(self.blocks)
+
     def scaled(self, scale: jax.Array) -> "Chunked":
         return dataclasses.replace(self, scale=scale if self.scale is None else self.scale * scale)
 
@@ -61,9 +77,9 @@ class Chunked(AbstractRows):
     def pull(self, r: jax.Array) -> jax.Array:
         if r.ndim == 2:
             return jax.lax.map(self.pull, r.T).T
-        parts = jnp.split(r, np.cumsum([block.rows for block in self.blocks])[:-1])
+        parts = unstack(self.blocks, r)
         pulled = [
-            pull_in_chunks(self.D, block.operator, self.theta, block.unweigh(part), block.over.x, self.chunk)
+            pull_in_chunks(self.D, block.operator, self.theta, block.unweigh(part), block.over, self.chunk)
             for block, part in zip(self.blocks, parts, strict=True)
         ]
         return self._divided(jnp.sum(jnp.stack(pulled), axis=0))
@@ -101,6 +117,5 @@ class Chunked(AbstractRows):
                 results.append(of(self._assembled(block)))
             else:
                 at = lambda part, block=block: of(self._assembled(block_on(block, part)))
-                found = jax.lax.map(at, chunks_of(block, self.chunk))
-                results.append(found.reshape(-1, *found.shape[2:])[: block.rows])
-        return jnp.concatenate(results) if len(results) > 1 else results[0]
+                results.append(joined(jax.lax.map(at, chunks_of(block, self.chunk)), block))
+        return stack(self.blocks, results)

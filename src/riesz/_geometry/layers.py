@@ -23,7 +23,7 @@ import numpy as np
 from .._problem.features import Whole
 from .._problem.programs import bind, walk
 from .._types import Operator, Parametrisation, Vector
-from .rows import Block
+from .rows import Block, stack
 
 MOST = 0.5
 """Where more than this share of the parameters enter otherwise than through matrix products, rows are assembled."""
@@ -216,8 +216,8 @@ class Factors(eqx.Module):
         return jnp.repeat(self.right, self.values, axis=0)
 
 
-def factors(theta: Vector, blocks: tuple[Block, ...], how: Plan) -> tuple[list[Any], jax.Array]:
-    """The factors of every block for every matrix, and the rows of the other parameters."""
+def factors(theta: Vector, blocks: tuple[Block, ...], how: Plan) -> tuple[list[Any], list[jax.Array]]:
+    """The factors of every block for every matrix, and its rows of the other parameters."""
     found: list[dict[Any, Factors]] = []
     rows, number = [], np.zeros(theta.size, int)
     number[how.others] = np.arange(how.others.size)
@@ -246,7 +246,7 @@ def factors(theta: Vector, blocks: tuple[Block, ...], how: Plan) -> tuple[list[A
                 # Transposed: what is on the left belongs to the columns of the matrix.
                 by_matrix.setdefault(sites[i].other_key, []).append((jnp.repeat(pair[1], p, axis=0), pair[0]))
         found.append({key: _joined(pairs) for key, pairs in by_matrix.items()})
-    return found, jnp.concatenate(rows)
+    return found, rows
 
 
 def _joined(pairs: list[tuple[jax.Array, jax.Array]]) -> Factors:
@@ -259,20 +259,15 @@ def _joined(pairs: list[tuple[jax.Array, jax.Array]]) -> Factors:
 def kernel(theta: Vector, blocks: tuple[Block, ...], how: Plan) -> jax.Array:
     """The kernel matrix Psi Psi^T of the rows of some blocks."""
     found, rows = factors(theta, blocks, how)
-    total = rows @ rows.T
-    ends = np.cumsum([0, *(block.rows for block in blocks)])
-    for key in how.matrices:
-        having = [(i, parts[key]) for i, parts in enumerate(found) if key in parts]
-        for a, first in having:
-            for b, second in having:
-                if b < a:
-                    continue
-                part = _paired(first, second)
-                at = slice(ends[a], ends[a + 1]), slice(ends[b], ends[b + 1])
-                total = total.at[at].add(part)
-                if a != b:
-                    total = total.at[at[::-1]].add(part.T)
-    return total
+
+    def between(a: int, b: int) -> jax.Array:
+        pairs = [(found[a][key], found[b][key]) for key in how.matrices if key in found[a] and key in found[b]]
+        return sum((_paired(*pair) for pair in pairs), rows[a] @ rows[b].T)
+
+    numbers = range(len(blocks))
+    upper = {(a, b): between(a, b) for a in numbers for b in numbers if a <= b}
+    band = lambda a: stack(blocks, [upper[a, b].T if a <= b else upper[b, a] for b in numbers])
+    return stack(blocks, [band(a).T for a in numbers])
 
 
 def _paired(first: Factors, second: Factors) -> jax.Array:

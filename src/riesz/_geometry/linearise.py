@@ -92,7 +92,7 @@ class Linearisation(eqx.Module):
                 pulled.append(jnp.einsum("mpd,mp->d", of(part.features.jacobians), weighted))
                 continue
             where = self.D, part.term.operator, self.theta
-            pulled.append(pull_in_chunks(*where, weighted, part.over.x, self.chunk, by))
+            pulled.append(pull_in_chunks(*where, weighted, part.over, self.chunk, by))
         return sum(pulled[1:], pulled[0])
 
 

@@ -5,13 +5,16 @@ whenever a product needs them.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
 
+from .._linalg.devices import placed
 from .._problem.features import Features, Whole, flat, pull
 from .._problem.measures import Points
 from .._types import Operator, Parametrisation, Vector
@@ -48,9 +51,42 @@ class Block(eqx.Module):
         return self.features.values.size
 
 
+def mesh_of(blocks: tuple[Block, ...]) -> Mesh | None:
+    """The devices over which the points of all blocks are spread; None where those of one are not."""
+    meshes = {block.over.mesh for block in blocks}
+    return meshes.pop() if len(meshes) == 1 else None
+
+
+def _parts_of(blocks: tuple[Block, ...]) -> int:
+    """In how many equal parts the rows of every block lie: as many as there are devices, else one."""
+    mesh = mesh_of(blocks)
+    return 1 if mesh is None else mesh.size
+
+
+def stack(blocks: tuple[Block, ...], arrays: Sequence[jax.Array]) -> jax.Array:
+    """What is known row by row of every block, in one array.
+
+    Blocks come one after the other; where points are spread over devices, those of each device do, so that no row
+    leaves its own.
+    """
+    if len(arrays) == 1:
+        return arrays[0]
+    parts = _parts_of(blocks)
+    apart = [array.reshape(parts, -1, *array.shape[1:]) for array in arrays]
+    return jnp.concatenate(apart, axis=1).reshape(-1, *arrays[0].shape[1:])
+
+
+def unstack(blocks: tuple[Block, ...], array: jax.Array) -> list[jax.Array]:
+    """The inverse of `stack`: what of an array belongs to every block."""
+    parts = _parts_of(blocks)
+    ends = np.cumsum([block.rows // parts for block in blocks])[:-1]
+    apart = jnp.split(array.reshape(parts, -1, *array.shape[1:]), ends, axis=1)
+    return [part.reshape(-1, *array.shape[1:]) for part in apart]
+
+
 def weighted(blocks: tuple[Block, ...], of: Callable[[Block], jax.Array]) -> jax.Array:
     """A function as weighted rows; `of(block)` gives its values under the block's operator at its points."""
-    return jnp.concatenate([block.weigh(flat(of(block))) for block in blocks])
+    return stack(blocks, [block.weigh(flat(of(block))) for block in blocks])
 
 
 def split(blocks: tuple[Block, ...], slopes: Slopes) -> tuple[jax.Array | None, Slopes | None]:
@@ -66,7 +102,7 @@ def split(blocks: tuple[Block, ...], slopes: Slopes) -> tuple[jax.Array | None, 
             return None, slopes
         slope, rest[block.term] = block.form.split(rest[block.term])
         rows.append((jnp.sqrt(block.over.weights)[:, None] * slope).reshape(-1))
-    r = jnp.concatenate(rows)
+    r = stack(blocks, rows)
     if all(part is None for part in rest.values()):
         return r, None
     return r, tuple(jnp.zeros_like(slope) if rest[t] is None else rest[t] for t, slope in enumerate(slopes))
@@ -77,16 +113,31 @@ def is_one_chunk(operator: Operator, x: jax.Array, chunk: int) -> bool:
     return chunk >= x.shape[0] or isinstance(operator, Whole)
 
 
-def _split(array: jax.Array, chunk: int, mode: str = "edge") -> jax.Array:
-    """An array of points in chunks, filled up with copies of the last point or with zeros."""
-    whole = jnp.pad(array, [(0, -array.shape[0] % chunk), *[(0, 0)] * (array.ndim - 1)], mode=mode)
-    return whole.reshape(-1, chunk, *array.shape[1:])
+def _split(array: jax.Array, chunk: int, mesh: Mesh | None, mode: str = "edge") -> jax.Array:
+    """An array of points in chunks, filled up with copies of the last point or with zeros.
+
+    Where points are spread over devices, every device has its share of every chunk.
+    """
+    parts = 1 if mesh is None else mesh.size
+    share, rest = -(-chunk // parts), array.shape[1:]
+    apart = array.reshape(parts, -1, *rest)
+    whole = jnp.pad(apart, [(0, 0), (0, -apart.shape[1] % share), *[(0, 0)] * len(rest)], mode=mode)
+    chunks = jnp.swapaxes(whole.reshape(parts, -1, share, *rest), 0, 1).reshape(-1, parts * share, *rest)
+    return chunks if mesh is None else placed(chunks, mesh, 1)
+
+
+def joined(chunks: jax.Array, block: Block) -> jax.Array:
+    """The inverse of splitting, for what is known row by row of every chunk of a block's points."""
+    parts, rest = _parts_of((block,)), chunks.shape[2:]
+    apart = jnp.swapaxes(chunks.reshape(chunks.shape[0], parts, -1, *rest), 0, 1).reshape(parts, -1, *rest)
+    return apart[:, : block.rows // parts].reshape(-1, *rest)
 
 
 def chunks_of(block: Block, chunk: int) -> tuple[Points, AbstractForm]:
     """The points and forms of a block in chunks; points that fill the last one have no weight."""
-    over, form = jax.tree.map(lambda array: _split(array, chunk), (block.over, block.form))
-    weights = _split(block.over.weights, chunk, "constant")
+    mesh = block.over.mesh
+    over, form = jax.tree.map(lambda array: _split(array, chunk, mesh), (block.over, block.form))
+    weights = _split(block.over.weights, chunk, mesh, "constant")
     return eqx.tree_at(lambda over: over.weights, over, weights), form
 
 
@@ -112,12 +163,12 @@ def pull_in_chunks(
     operator: Operator,
     theta: Vector,
     covectors: jax.Array,
-    x: jax.Array,
+    over: Points,
     chunk: int | None,
     by: Callable[..., Vector] = pull,
 ) -> Vector:
     """The covector sum_j covector_j^T dz_j/dtheta, or what else `by` pulls back, for `chunk` points at a time."""
-    if chunk is None or is_one_chunk(operator, x, chunk):
-        return by(D, operator, theta, covectors, x)
-    parts = _split(x, chunk), _split(covectors, chunk, "constant")
+    if chunk is None or is_one_chunk(operator, over.x, chunk):
+        return by(D, operator, theta, covectors, over.x)
+    parts = _split(over.x, chunk, over.mesh), _split(covectors, chunk, over.mesh, "constant")
     return _summed(lambda part: by(D, operator, theta, part[1], part[0]), parts)

@@ -11,8 +11,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from .._types import Rows
+from .devices import placed
 
 
 class AbstractRows(eqx.Module):
@@ -30,6 +32,11 @@ class AbstractRows(eqx.Module):
     @abc.abstractmethod
     def dtype(self) -> Any:
         """The precision of the entries."""
+
+    @property
+    def mesh(self) -> Mesh | None:
+        """The devices over which rows are spread; None where they are not."""
+        return None
 
     @abc.abstractmethod
     def __matmul__(self, delta: jax.Array) -> jax.Array:
@@ -81,6 +88,7 @@ class Stored(AbstractRows):
     """Rows that are held as one array."""
 
     values: Rows
+    mesh: Mesh | None = eqx.field(static=True, default=None)  # type: ignore[assignment]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,7 +109,9 @@ class Stored(AbstractRows):
         return self.values.T @ self.values
 
     def kernel(self) -> jax.Array:
-        return self.values @ self.values.T
+        # Spread by columns, or one of the two factors would have to be on every device as a whole.
+        values = self.values if self.mesh is None else placed(self.values, self.mesh, 1)
+        return values @ values.T
 
     def norms(self) -> jax.Array:
         return jnp.linalg.norm(self.values, axis=0)
@@ -110,4 +120,4 @@ class Stored(AbstractRows):
         return self.values
 
     def scaled(self, scale: jax.Array) -> "Stored":
-        return Stored(self.values / scale[None, :])
+        return Stored(self.values / scale[None, :], self.mesh)

@@ -52,6 +52,11 @@ def unpack(path: pathlib.Path, limit: int) -> tuple[dict[str, Any], dict[str, np
         content = path.read_bytes()
     except OSError as error:
         raise Damaged(f"cannot be read ({error.strerror})") from error
+    return parse(content)
+
+
+def parse(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Manifest and arrays of a file's bytes; `Damaged` where they are not whole."""
     body, stated = content[:-64], content[-64:]
     if not body.endswith(MARK) or hashlib.sha256(body).hexdigest().encode() != stated:
         raise Damaged("does not match its checksum")

@@ -19,7 +19,7 @@ import numpy as np
 from .. import _check
 from .._methods.result import Result
 from .._running.run import Record, Run
-from .archive import Damaged, pack, unpack
+from .archive import Damaged, pack, parse, unpack
 from .files import UNFINISHED, reason, replacing
 from .fingerprint import difference, fingerprint, versions
 
@@ -144,9 +144,10 @@ class Keeper:
     def _note(self) -> None:
         self._saved = self.run.record.steps, self.run.result, time.monotonic()
 
-    def save(self) -> None:
-        """Write the run as it stands, then delete what is too old."""
-        record = self.run.record
+    @property
+    def content(self) -> bytes:
+        """The bytes of a checkpoint of the run as it stands."""
+        record, mesh = self.run.record, self.run.problem.mesh
         manifest = {
             "format": FORMAT,
             "versions": versions(),
@@ -154,9 +155,25 @@ class Keeper:
             "tests": self.run.tests,
             "steps": record.steps,
             "result": record.result.name,
+            "devices": 1 if mesh is None else mesh.size,
         }
+        return pack(manifest, _arrays(self.run))
+
+    def take(self, content: bytes) -> None:
+        """Put the run where another process has read it to be."""
+        manifest, arrays = parse(content)
+        self._go_on(manifest, self._record(manifest, arrays))
+
+    def _go_on(self, manifest: dict[str, Any], record: Record) -> None:
+        self.run.go_on(record, manifest["tests"], manifest.get("devices", 1))
+        self.resumed = True
+        self._note()
+
+    def save(self) -> None:
+        """Write the run as it stands, then delete what is too old."""
+        record = self.run.record
         prefix = f"start-{self.number}-" if self.number else ""
-        path, content = self.folder / f"{prefix}step-{record.steps:012d}.npz", pack(manifest, _arrays(self.run))
+        path, content = self.folder / f"{prefix}step-{record.steps:012d}.npz", self.content
         with replacing(path) as file:
             file.write(content)
         self._note()
@@ -234,9 +251,7 @@ class Keeper:
                 wrong.append(f"{path} {damage}")
                 logger.warning("%s %s; the checkpoint before it is used.", path, damage)
                 continue
-            self.run.record = self.run.judged(record, manifest["tests"])
-            self.resumed = True
-            self._note()
+            self._go_on(manifest, record)
             logger.info("Goes on from %s, after %d steps.", path, record.steps)
             return
         if wrong:

@@ -1,5 +1,6 @@
 """The fingerprint of a run: what two calls must share for one to go on where the other was."""
 
+import dataclasses
 import importlib.metadata
 import platform
 import re
@@ -9,7 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from .._running.loop import Carry, Problem, look
+from .._running.loop import Carry, Problem, here, look
 from .._types import Vector
 from .digest import anonymous, digest
 
@@ -37,6 +38,8 @@ def _text(method: Any) -> str:
 
 def fingerprint(problem: Problem, theta0: Vector, key: Any, carry: Carry, metrics: Any) -> dict[str, Any]:
     """The parts that must agree, from the plainest to the most hidden, so that the first difference tells most."""
+    problem, key, carry = here((problem, key, carry), problem.mesh)
+    problem = dataclasses.replace(problem, mesh=None)  # a run may go on with other devices
     method = problem.method.method
     sample = problem.method.draw(problem.loss, problem.D, theta0, key if problem.drawn else None)
     step = lambda loss, D, method, theta, state: method.step(loss, D, theta, state, sample)[0]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import jax
 
 from .._methods.result import Result
+from .._running import hosts
 from .._running.run import Run
 from .checkpoint import Checkpoint, CheckpointError, Keeper, locked
 from .files import reason
@@ -32,18 +33,32 @@ def recording(
     have a positive `number`: a disk that refuses does not end these, or what earlier ones have found would be lost.
     """
     with contextlib.ExitStack() as stack:
-        keeper = None
-        if checkpoint is not None:
-            _check_apart(pathlib.Path(checkpoint.folder), logs)
-            keeper = _resumed(run, theta0, checkpoint, held, number)
-        resumed = keeper is not None and keeper.resumed
-        logs = [log.of_start(number) for log in logs] if number else logs
-        # The logs of earlier runs are put away before this run is saved: a kill in between must not mix them up.
-        written = _open(run, logs, resumed, stack, number)
-        if keeper is not None and not keeper.resumed:
-            # A folder that cannot be written to is an error at the start, and no reason to lose a run later.
-            with _going_on("The checkpoint cannot be saved") if number else _refusing(keeper.folder):
-                keeper.save()
+        keeper = None if checkpoint is None else Keeper(checkpoint, run, theta0, number)
+        written: dict[AbstractLog, int] = {}
+
+        def begin() -> bytes:
+            """Lock, read and open what there is; the bytes of the checkpoint that the run goes on from, if any."""
+            nonlocal logs
+            if keeper is not None:
+                _check_apart(keeper.folder, logs)
+                _resume(keeper, held)
+            resumed = keeper is not None and keeper.resumed
+            logs = [log.of_start(number) for log in logs] if number else logs
+            # The logs of earlier runs are put away before this run is saved: a kill in between must not mix them up.
+            written.update(_open(run, logs, resumed, stack, number))
+            if keeper is not None and not keeper.resumed:
+                # A folder that cannot be written to is an error at the start, and no reason to lose a run later.
+                with _going_on("The checkpoint cannot be saved") if number else _refusing(keeper.folder):
+                    keeper.save()
+            return keeper.content if keeper is not None and keeper.resumed else b""
+
+        found = hosts.from_first(begin)
+        if not hosts.is_first():
+            # Only the first process writes; the others go on from what it has read.
+            if keeper is not None and found:
+                keeper.take(found)
+            yield lambda: None
+            return
 
         def write_records(last: bool = False) -> None:
             steps = run.record.steps
@@ -64,25 +79,23 @@ def recording(
                 logger.info("After %d steps, loss %.6e: %s", run.record.steps, run.record.loss, run.result)
 
 
-def _resumed(run: Run, theta0: jax.Array, checkpoint: Checkpoint, held: contextlib.ExitStack, number: int) -> Keeper:
+def _resume(keeper: Keeper, held: contextlib.ExitStack) -> None:
     """Lock the folder and put the run where its newest checkpoint is; a run that has ended needs no writing."""
-    folder = pathlib.Path(checkpoint.folder)
+    folder, number = keeper.folder, keeper.number
     unwritable = _locked(folder, held) if number == 0 else None
-    keeper = Keeper(checkpoint, run, theta0, number)
     keeper.resume()
     others = [] if keeper.resumed or number > 0 else keeper.further_starts()
     if others:
         raise CheckpointError(
             f"checkpoint: {others[0]} is of a run whose first start is not there; give this run another folder."
         )
-    ended = keeper.resumed and run.result is not Result.RUNNING
+    ended = keeper.resumed and keeper.run.result is not Result.RUNNING
     if unwritable is not None and ended:
         logger.warning("%s cannot be written to (%s); the run in it has ended and is read.", folder, unwritable)
     elif unwritable is not None:
         raise _refused(folder, unwritable)
     else:
         keeper.remove_unfinished()
-    return keeper
 
 
 def _locked(folder: pathlib.Path, held: contextlib.ExitStack) -> str | None:

@@ -1,6 +1,7 @@
 """The compiled part of a run: chunks of steps, within which nothing touches the host."""
 
 import collections
+import contextlib
 import functools
 import threading
 from collections.abc import Callable
@@ -10,11 +11,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from .._geometry.linearise import linearise
+from .._geometry.linearise import Sample, linearise
 from .._methods.result import CODES, Result, code, first_code
 from .._methods.safeguard import GuardedState, Safeguard
 from .._methods.state import STEP_COLUMNS
+from .._problem.features import Whole
 from .._problem.integral import AbstractLoss
 from .._types import Parametrisation, Vector
 
@@ -47,11 +50,15 @@ class Compiled:
         self.f, self._lock = f, threading.Lock()
         self._programs: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 
-    def __call__(self, *args: Any, quick: bool = False) -> Any:
-        """The value of the function, compiled; `quick` asks for quick compiling rather than quick running."""
+    def __call__(self, *args: Any, quick: bool = False, mesh: Mesh | None = None) -> Any:
+        """The value of the function, compiled; `quick` asks for quick compiling rather than quick running.
+
+        On the devices of a mesh, arguments and values are whole on each of them.
+        """
         arrays, rest = eqx.partition(args, lambda leaf: eqx.is_array(leaf) or isinstance(leaf, np.ndarray | np.generic))
+        arrays = everywhere(arrays, mesh)
         leaves, structure = jax.tree.flatten(rest)
-        key = structure, tuple(leaves), quick
+        key = structure, tuple(leaves), quick, mesh
         try:
             hash(key)
         except TypeError as error:
@@ -61,14 +68,16 @@ class Compiled:
             ) from error
         with self._lock:
             if key not in self._programs:
-                self._programs[key] = self._program(rest, quick)
+                self._programs[key] = self._program(rest, quick, mesh)
             self._programs.move_to_end(key)
             while len(self._programs) > KEPT:
                 self._programs.popitem(last=False)
             program, fixed = self._programs[key]
-        return eqx.combine(program(arrays), fixed["output"])
+        # A mesh that somebody has set is not this one, or not of this kind.
+        with contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh):
+            return eqx.combine(program(arrays), fixed["output"])
 
-    def _program(self, rest: Any, quick: bool) -> Any:
+    def _program(self, rest: Any, quick: bool, mesh: Mesh | None) -> Any:
         """The program, a function of arrays alone, and what of its output is none, known once it has been traced."""
         fixed: dict[str, Any] = {"output": None}
 
@@ -76,7 +85,28 @@ class Compiled:
             found, fixed["output"] = eqx.partition(self.f(*eqx.combine(arrays, rest)), eqx.is_array)
             return found
 
-        return jax.jit(program, compiler_options=_known_settings(quick)), fixed
+        settings = _known_settings(quick)
+        if mesh is None:
+            return jax.jit(program, compiler_options=settings), fixed
+        return jax.jit(program, compiler_options=settings, out_shardings=NamedSharding(mesh, PartitionSpec())), fixed
+
+
+def everywhere(tree: Any, mesh: Mesh | None) -> Any:
+    """The arrays of a tree whole on every device of a mesh, where they are not; as they are without one."""
+    if mesh is None:
+        return tree
+    whole = NamedSharding(mesh, PartitionSpec())
+    there = lambda leaf: isinstance(leaf, jax.Array) and leaf.sharding == whole
+    put = lambda leaf: leaf if there(leaf) or not eqx.is_array_like(leaf) else jax.device_put(leaf, whole)
+    return jax.tree.map(put, tree)
+
+
+def here(tree: Any, mesh: Mesh | None) -> Any:
+    """The inverse of `everywhere`: arrays as one device of this process has them."""
+    if mesh is None:
+        return tree
+    own = lambda leaf: leaf.addressable_shards[0].data if isinstance(leaf, jax.Array) else leaf
+    return jax.tree.map(own, tree)
 
 
 @functools.cache
@@ -110,6 +140,18 @@ class Problem(eqx.Module):
     """The columns that say nothing here: phases of a method that has one, residuals of a solver with a spectrum."""
     looks: bool = eqx.field(static=True)
     """Whether there is a tolerance for the gradient, which is then looked at where the run would end."""
+    mesh: Mesh | None = eqx.field(static=True, default=None)
+    """The devices over which points are spread, if there are several."""
+
+    def spread(self, sample: Sample) -> Sample:
+        """The points of a step over all devices; a residual vector, which is no sum over points, stays whole."""
+        mesh = self.mesh
+        if mesh is None:
+            return sample
+        stays = [isinstance(term.operator, Whole) for term in self.loss.terms]
+        pairs = zip(sample.terms, stays, strict=True)
+        own = (None if over is None else over.spread(mesh) for over in (sample.W_points, sample.X_points))
+        return Sample(tuple(over if stays else over.spread(mesh) for over, stays in pairs), *own)
 
     @property
     def columns(self) -> dict[str, type]:
@@ -157,7 +199,7 @@ def look(problem: Problem, theta: Vector, key: Any, step: Any) -> tuple[Any, jax
     """The points of a step and the loss on them."""
     loss, D = problem.loss, problem.D
     sample = problem.method.draw(loss, D, theta, jax.random.fold_in(key, step) if problem.drawn else None)
-    return sample, loss.value(D(theta), sample.terms)
+    return sample, loss.value(D(theta), problem.spread(sample).terms)
 
 
 def _start(problem: Problem, theta: Vector, key: Any) -> Carry:
@@ -176,7 +218,7 @@ def _gradient_norm(problem: Problem, theta: Vector, sample: Any) -> jax.Array:
 
 def _step(problem: Problem, carry: Carry, fixed: Any, key: Any, tests: Tests) -> tuple[Carry, Log]:
     """One step, what is known after it, and which test it met."""
-    sample: Any = carry.sample if problem.drawn else fixed
+    sample: Any = problem.spread(carry.sample) if problem.drawn else fixed
     theta, state, guarded = problem.method.step(problem.loss, problem.D, carry.theta, carry.state, sample)
     info, steps = guarded.info, carry.steps + 1
     if problem.drawn:
@@ -226,7 +268,9 @@ def _step(problem: Problem, carry: Carry, fixed: Any, key: Any, tests: Tests) ->
 
 def _advance(problem: Problem, carry: Carry, key: Any, count: Any, tests: Tests) -> tuple[Carry, Log]:
     """At most `count` steps, fewer where a test stops the run."""
-    fixed = None if problem.drawn else problem.method.draw(problem.loss, problem.D, carry.theta, None)
+    fixed = None
+    if not problem.drawn:
+        fixed = problem.spread(problem.method.draw(problem.loss, problem.D, carry.theta, None))
 
     def unfinished(loop: tuple[Any, Carry, Log]) -> jax.Array:
         made, carry, _ = loop

@@ -9,6 +9,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh
 
 from .. import _check
 from .._geometry.inner_products import AbstractMetric, GaussNewton, InnerProduct
@@ -25,7 +27,7 @@ from .._problem.integral import AbstractLoss, AbstractTerm, Integral
 from .._problem.programs import calls_lapack
 from .._types import Vector
 from .buckets import in_buckets
-from .loop import TOLERANCES, Problem
+from .loop import TOLERANCES, Problem, everywhere
 from .memory import fitted, is_small
 from .shape import by_shape
 
@@ -151,6 +153,14 @@ def _check_metric(name: str, metric: AbstractMetric, loss: AbstractLoss, D: Any,
             check_term(name, term, jax.eval_shape(lambda term=term: term.draw_points(key, D, theta)), D, theta)
 
 
+def checked_mesh(mesh: Any) -> Mesh | None:
+    """The devices of a mesh of any shape and kind of axes, in a row; None where there is nothing to spread over."""
+    if mesh is None:
+        return None
+    _check.kind("mesh", mesh, Mesh, 'a mesh, such as jax.make_mesh((8,), ("points",)), or None')
+    return Mesh(np.asarray(mesh.devices).reshape(-1), ("points",), axis_types=(AxisType.Auto,))
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """What `minimise` and `minimise_many` are told beside the problem, checked."""
@@ -183,7 +193,15 @@ class Options:
 
 
 def prepare(
-    loss: Any, D: Any, theta: jax.Array, method: Any, key: Any, options: Options, memory: Any, runs: int = 1
+    loss: Any,
+    D: Any,
+    theta: jax.Array,
+    method: Any,
+    key: Any,
+    options: Options,
+    memory: Any,
+    runs: int = 1,
+    mesh: Mesh | None = None,
 ) -> tuple[Problem, Any, tuple[str, ...]]:
     """The problem, the key where one is needed, and notes; everything is checked before anything is compiled.
 
@@ -214,8 +232,9 @@ def prepare(
     shapes = [(over.x.shape[0], *z.shape[1:]) for _, over, _, z in _terms(loss, D, theta, key)]
     if small and sum(map(math.prod, shapes)) >= theta.size:
         loss = in_buckets(loss)
-    problem = Problem(loss, D, Safeguard(chosen), drawn, bool(options.metrics), small, frozenset(silent), looks)
-    return problem, key if drawn else None, notes
+    problem = Problem(loss, D, Safeguard(chosen), drawn, bool(options.metrics), small, frozenset(silent), looks, mesh)
+    problem, key = everywhere((problem, key if drawn else None), mesh)
+    return problem, key, notes
 
 
 def has_lapack_at_points(loss: AbstractLoss, D: Any, theta: jax.Array, key: Any) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from .._methods.result import CODES, Result
 from .._types import Vector
-from .loop import CHUNK, TOLERANCES, Carry, Log, Problem, Tests, advance, measure, start
+from .loop import CHUNK, TOLERANCES, Carry, Log, Problem, Tests, advance, here, measure, start
 from .solution import Solution
 
 
@@ -72,7 +72,7 @@ class Run:
         self.record = self._first(theta)
 
     def _first(self, theta: Vector) -> Record:
-        carry = start(self.problem, theta, self.key, quick=True)
+        carry = start(self.problem, theta, self.key, quick=True, mesh=self.problem.mesh)
         loss = float(carry.loss)
         columns = {name: np.zeros(0, dtype) for name, dtype in self.problem.columns.items()}
         columns |= {"loss": np.array(carry.loss)[None], "seconds": np.zeros(1)}
@@ -85,7 +85,15 @@ class Run:
             result = Result.RUNNING if self.max_steps else Result.STEP_LIMIT
         return Record(carry, result, 0, 0.0, (columns,))
 
-    def judged(self, record: Record, tests: dict[str, Any]) -> Record:
+    def go_on(self, record: Record, tests: dict[str, Any], devices: int) -> None:
+        """Stand where an earlier call, with its tests and its number of devices, has been."""
+        mesh = self.problem.mesh
+        mine = 1 if mesh is None else mesh.size
+        if devices != mine and not record.result.ends_run:
+            self._notes += (f"Began on {devices} devices and went on with {mine}: sums round otherwise.",)
+        self.record = self._judged(record, tests)
+
+    def _judged(self, record: Record, tests: dict[str, Any]) -> Record:
         """A record of an earlier call, whose tests are given, with the result that this call gives it.
 
         Limits, callbacks and interruptions end a call, not a run: there may be more steps to make. So there may be
@@ -124,7 +132,8 @@ class Run:
 
     def _call(self, count: int) -> tuple[Carry, Log]:
         carry, most = self.record.carry, np.asarray(count)
-        return advance(self.problem, carry, self.key, most, self._tests, quick=self.problem.small)
+        how = {"quick": self.problem.small, "mesh": self.problem.mesh}
+        return advance(self.problem, carry, self.key, most, self._tests, **how)
 
     def advance(self) -> None:
         """Make the next chunk of steps and record it."""
@@ -155,7 +164,7 @@ class Run:
         """The metrics at the first `made` of the given parameters."""
         if not self.metrics:
             return {}
-        found = measure(self.metrics, thetas(), np.asarray(made))
+        found = measure(self.metrics, thetas(), np.asarray(made), mesh=self.problem.mesh)
         return {name: np.array(np.asarray(column)[:made]) for name, column in found.items()}
 
     def _reached(self, columns: dict[str, np.ndarray]) -> int | None:
@@ -182,6 +191,7 @@ class Run:
         """What the run has found so far."""
         record, carry = self.record, self.record.carry
         history = self.history()
-        where = carry.best, carry.best_loss, carry.theta
+        # On one device: what is done with these next is no part of the run.
+        where = here((carry.best, carry.best_loss, carry.theta), self.problem.mesh)
         notes = self._notes + self.problem.method.method.notes(self.problem.loss, record.result, history)
         return Solution(*where, record.result, record.steps, history, self.problem.D, notes)

@@ -5,48 +5,20 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.lax.linalg import householder_product, ormqr
 
-from ..._types import Rows, Vector
+from ..._types import Vector
+from ..devices import SpreadReflectors, reflectors
 from ..filters import AbstractFilter
+from ..reflectors import Reflectors
 from ..rows import AbstractRows
 from .base import AbstractFactors, AbstractInverse, ChunkedSolver
-
-
-class Reflectors(eqx.Module):
-    """The matrix Q of a QR factorisation, N x k with orthonormal columns, as the Householder reflectors of LAPACK."""
-
-    packed: jax.Array
-    """The reflectors below the diagonal, R above it."""
-    factors: jax.Array
-
-    @classmethod
-    def of(cls, matrix: Rows) -> tuple["Reflectors", jax.Array]:
-        """Q and R of a matrix with at least as many rows as columns."""
-        packed, factors = jnp.linalg.qr(matrix, mode="raw")
-        return cls(packed.T, factors), jnp.triu(packed.T[: matrix.shape[1]])
-
-    def transposed(self, x: jax.Array) -> jax.Array:
-        """The product Q^T x."""
-        whole = ormqr(self.packed, self.factors, x.reshape(x.shape[0], -1), left=True, transpose=True)
-        return whole[: self.factors.shape[0]].reshape(-1, *x.shape[1:])
-
-    def __matmul__(self, y: jax.Array) -> jax.Array:
-        """The product Q y."""
-        columns = y.reshape(y.shape[0], -1)
-        padded = jnp.pad(columns, ((0, self.packed.shape[0] - y.shape[0]), (0, 0)))
-        return ormqr(self.packed, self.factors, padded, left=True, transpose=False).reshape(-1, *y.shape[1:])
-
-    def array(self) -> jax.Array:
-        """Q itself."""
-        return householder_product(self.packed, self.factors)
 
 
 class SingularValues(AbstractFactors):
     r"""$\Psi = Q\, U \,\mathrm{diag}(s)\, V^T$, or $\Psi = U \,\mathrm{diag}(s)\, (Q V)^T$ where rows are fewer."""
 
     psi: AbstractRows
-    Q: Reflectors
+    Q: Reflectors | SpreadReflectors
     U: jax.Array
     s: jax.Array
     V: jax.Array
@@ -152,9 +124,9 @@ class QRSVD(ChunkedSolver):
     def __call__(self, psi: AbstractRows) -> SingularValues:
         rows, d = psi.shape
         if rows >= d:
-            Q, R = Reflectors.of(psi.array())
+            Q, R = reflectors(psi.array(), psi.mesh)
             U, s, Vt = jnp.linalg.svd(R)
             return SingularValues(psi, Q, U, s, Vt.T, tall=True)
-        Q, R = Reflectors.of(psi.array().T)
+        Q, R = reflectors(psi.array().T, psi.mesh)
         V, s, Ut = jnp.linalg.svd(R)
         return SingularValues(psi, Q, Ut.T, s, V, tall=False)

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ... import _check
 
@@ -29,6 +30,8 @@ class Points(AbstractMeasure):
     x: jax.Array
     weights: jax.Array
     data: jax.Array | None
+    mesh: Mesh | None = eqx.field(static=True, default=None)
+    """The devices over which the points lie, in equal parts; None where they are not spread."""
     drawn: ClassVar[bool] = False
 
     def draw(self, key: Any = None, features: Callable[[Any], Any] | None = None) -> "Points":
@@ -44,6 +47,14 @@ class Points(AbstractMeasure):
         fill = lambda array: jnp.asarray(np.pad(array, [(0, count), *[(0, 0)] * (array.ndim - 1)], mode="wrap"))
         weights = jnp.asarray(np.pad(self.weights, (0, count)))
         return eqx.tree_at(lambda over: over.weights, jax.tree.map(fill, self), weights)
+
+    def spread(self, mesh: Mesh) -> "Points":
+        """The same measure with its points over all devices, filled up to equal parts with copies of weight zero."""
+        count = -self.weights.shape[0] % mesh.size
+        fill = lambda array: jnp.pad(array, [(0, count), *[(0, 0)] * (array.ndim - 1)], mode="edge")
+        filled = Points(fill(self.x), jnp.pad(self.weights, (0, count)), jax.tree.map(fill, self.data))
+        placed = jax.lax.with_sharding_constraint(filled, NamedSharding(mesh, PartitionSpec(mesh.axis_names)))
+        return Points(placed.x, placed.weights, placed.data, mesh)
 
     def __rmul__(self, factor: Any) -> "Points":
         return Points(self.x, factor * self.weights, self.data)
