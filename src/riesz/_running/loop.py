@@ -96,8 +96,16 @@ def everywhere(tree: Any, mesh: Mesh | None) -> Any:
     if mesh is None:
         return tree
     whole = NamedSharding(mesh, PartitionSpec())
-    there = lambda leaf: isinstance(leaf, jax.Array) and leaf.sharding == whole
-    put = lambda leaf: leaf if there(leaf) or not eqx.is_array_like(leaf) else jax.device_put(leaf, whole)
+
+    def put(leaf: Any) -> Any:
+        if not eqx.is_array_like(leaf) or (isinstance(leaf, jax.Array) and leaf.sharding == whole):
+            return leaf
+        if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(put(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
+        # Not device_put, which compares the values of all processes, and takes NaN for different from itself.
+        array = np.asarray(leaf)
+        return jax.make_array_from_callback(array.shape, whole, lambda index: array[index])
+
     return jax.tree.map(put, tree)
 
 
