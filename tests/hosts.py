@@ -11,13 +11,13 @@ import time
 import jax
 import jax.numpy as jnp
 
+import riesz
+
 port, processes, number, steps, folder = *map(int, sys.argv[1:5]), pathlib.Path(sys.argv[5])
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_num_cpu_devices", 2)
 if processes > 1:
     jax.distributed.initialize(f"127.0.0.1:{port}", processes, number, heartbeat_timeout_seconds=30)
-
-import riesz
 
 x = jnp.linspace(-1.0, 1.0, 101)
 loss = riesz.least_squares(riesz.minibatch(riesz.points(x, data=jnp.sin(3 * x)), 50))

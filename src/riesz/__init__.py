@@ -21,6 +21,7 @@ from ._linalg.solvers import AbstractInverse as AbstractInverse
 from ._linalg.solvers import AbstractSolver as AbstractSolver
 from ._linalg.solvers import Cholesky as Cholesky
 from ._linalg.solvers import Gram as Gram
+from ._linalg.solvers import Sketched as Sketched
 from ._methods.auto import LongSteps as LongSteps
 from ._methods.auto import QuickSteps as QuickSteps
 from ._methods.momentum import AbstractMomentum as AbstractMomentum

@@ -4,6 +4,7 @@ Values z come first, with the rows where they are stored; then the point-wise lo
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -23,6 +24,8 @@ class Sample(eqx.Module):
     terms: tuple[Points, ...]
     W_points: Points | None = None
     X_points: Points | None = None
+    key: Any = None
+    """The randomness of a solver that draws, if the method has one."""
 
 
 class Part(eqx.Module):

@@ -42,6 +42,7 @@ def fingerprint(problem: Problem, theta0: Vector, key: Any, carry: Carry, metric
     problem = dataclasses.replace(problem, mesh=None)  # a run may go on with other devices
     method = problem.method.method
     sample = problem.method.draw(problem.loss, problem.D, theta0, key if problem.drawn else None)
+    sample = problem.keyed(sample, key, 0)
     step = lambda loss, D, method, theta, state: method.step(loss, D, theta, state, sample)[0]
     return {
         "shape of theta0": list(theta0.shape),

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import functools
 import threading
 from collections.abc import Callable
@@ -100,7 +101,7 @@ def everywhere(tree: Any, mesh: Mesh | None) -> Any:
     def put(leaf: Any) -> Any:
         if not eqx.is_array_like(leaf) or (isinstance(leaf, jax.Array) and leaf.sharding == whole):
             return leaf
-        if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return jax.random.wrap_key_data(put(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
         # Not device_put, which compares the values of all processes, and takes NaN for different from itself.
         array = np.asarray(leaf)
@@ -158,8 +159,15 @@ class Problem(eqx.Module):
             return sample
         stays = [isinstance(term.operator, Whole) for term in self.loss.terms]
         pairs = zip(sample.terms, stays, strict=True)
-        own = (None if over is None else over.spread(mesh) for over in (sample.W_points, sample.X_points))
-        return Sample(tuple(over if stays else over.spread(mesh) for over, stays in pairs), *own)
+        W, X = (None if over is None else over.spread(mesh) for over in (sample.W_points, sample.X_points))
+        return Sample(tuple(over if stays else over.spread(mesh) for over, stays in pairs), W, X, sample.key)
+
+    def keyed(self, sample: Sample, key: Any, step: Any) -> Sample:
+        """The points of a step with the randomness of a solver that draws, apart from that of points."""
+        solver = self.method.method.solver
+        if solver is None or not solver.drawn:
+            return sample
+        return dataclasses.replace(sample, key=jax.random.fold_in(jax.random.fold_in(key, 0), step))
 
     @property
     def columns(self) -> dict[str, type]:
@@ -226,7 +234,7 @@ def _gradient_norm(problem: Problem, theta: Vector, sample: Any) -> jax.Array:
 
 def _step(problem: Problem, carry: Carry, fixed: Any, key: Any, tests: Tests) -> tuple[Carry, Log]:
     """One step, what is known after it, and which test it met."""
-    sample: Any = problem.spread(carry.sample) if problem.drawn else fixed
+    sample: Any = problem.keyed(problem.spread(carry.sample) if problem.drawn else fixed, key, carry.steps)
     theta, state, guarded = problem.method.step(problem.loss, problem.D, carry.theta, carry.state, sample)
     info, steps = guarded.info, carry.steps + 1
     if problem.drawn:

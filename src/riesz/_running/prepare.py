@@ -233,7 +233,10 @@ def prepare(
     if small and sum(map(math.prod, shapes)) >= theta.size:
         loss = in_buckets(loss)
     problem = Problem(loss, D, Safeguard(chosen), drawn, bool(options.metrics), small, frozenset(silent), looks, mesh)
-    problem, key = everywhere((problem, key if drawn else None), mesh)
+    mixes = chosen.solver is not None and chosen.solver.drawn
+    if mixes and key is None:
+        raise ValueError("key must be given for factorisation=riesz.Sketched(...), which mixes rows anew each step.")
+    problem, key = everywhere((problem, key if drawn or mixes else None), mesh)
     return problem, key, notes
 
 

@@ -192,6 +192,6 @@ class Run:
         record, carry = self.record, self.record.carry
         history = self.history()
         # On one device: what is done with these next is no part of the run.
-        where = here((carry.best, carry.best_loss, carry.theta), self.problem.mesh)
+        best, loss, last = here((carry.best, carry.best_loss, carry.theta), self.problem.mesh)
         notes = self._notes + self.problem.method.method.notes(self.problem.loss, record.result, history)
-        return Solution(*where, record.result, record.steps, history, self.problem.D, notes)
+        return Solution(best, loss, last, record.result, record.steps, history, self.problem.D, notes)

@@ -10,6 +10,7 @@ from .base import AbstractSolver as AbstractSolver
 from .cholesky import Cholesky as Cholesky
 from .gram import Gram as Gram
 from .qrsvd import QRSVD as QRSVD
+from .sketched import Sketched as Sketched
 
 DEFAULT = QRSVD()
 """The solver where nobody chose one; a run may then take another, by the shape of its rows."""

@@ -69,6 +69,12 @@ class AbstractSolver(eqx.Module):
 
     has_spectrum: ClassVar[bool] = False
     """Whether its factors know the eigenvalues of G."""
+    drawn: ClassVar[bool] = False
+    """Whether it draws random numbers, anew each step, and so needs a key."""
+
+    def fresh(self, key: Any) -> "AbstractSolver":
+        """The solver of one step, where it draws random numbers."""
+        return self
 
     @property
     def points_at_once(self) -> int | None:

@@ -169,7 +169,7 @@ class Auto(AbstractMethod):
         is_quick = state.phase == QUICK
         S, quick = self.quick.scaled(at, blocks, psi, covector, state.quick, state.k == 1, loss.drawn)
         least = Shift(jnp.finfo(theta.dtype).tiny)
-        space = TangentSpace.of(blocks, psi, self.solver, least, jnp.where(is_quick, S, 1))
+        space = TangentSpace.of(blocks, psi, self.solver.fresh(sample.key), least, jnp.where(is_quick, S, 1))
         if isinstance(space.factors, SingularValues):
             # A long step is held back by its length, a quick one by what can be gained, which noise must not add to.
             eps, squared = float(jnp.finfo(theta.dtype).eps), any(block.form.squared for block in blocks)

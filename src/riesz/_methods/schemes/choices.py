@@ -64,7 +64,7 @@ class Choices(eqx.Module):
 
     def gradient_space(self, at: Linearisation, sample: Sample) -> AbstractSpace:
         """The space with W, in which the gradient of the loss is represented."""
-        return self.W.space(at, sample.W_points, self.solver, self.filter)
+        return self.W.space(at, sample.W_points, self.solver.fresh(sample.key), self.filter)
 
     def momentum_space(self, at: Linearisation, sample: Sample, W: AbstractSpace | None = None) -> Any:
         """The space in which momentum is transported: W's own where X has the same rows, None where it needs none."""
@@ -74,4 +74,4 @@ class Choices(eqx.Module):
             return self.gradient_space(at, sample) if W is None else W
         if W is not None and same_rows(self.X.blocks(at, sample.X_points), W.blocks):  # type: ignore[attr-defined]
             return W
-        return self.X.space(at, sample.X_points, self.solver, self.filter)
+        return self.X.space(at, sample.X_points, self.solver.fresh(sample.key), self.filter)
