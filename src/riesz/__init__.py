@@ -20,6 +20,7 @@ from ._linalg.solvers import AbstractFactors as AbstractFactors
 from ._linalg.solvers import AbstractInverse as AbstractInverse
 from ._linalg.solvers import AbstractSolver as AbstractSolver
 from ._linalg.solvers import Cholesky as Cholesky
+from ._linalg.solvers import ConjugateGradients as ConjugateGradients
 from ._linalg.solvers import Gram as Gram
 from ._linalg.solvers import Sketched as Sketched
 from ._methods.auto import LongSteps as LongSteps

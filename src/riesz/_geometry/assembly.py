@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from .._linalg.rows import AbstractRows, Stored
-from .._problem.features import along, features
+from .._linalg.rows import AbstractRows, Stored, evenly
+from .._problem.features import Whole, along, features
 from .._types import Parametrisation, Rows, Vector
 from . import layers
 from .rows import (
@@ -101,6 +101,21 @@ class Chunked(AbstractRows):
     def array(self) -> Rows:
         """All rows, without a second copy on the way."""
         return self._map(lambda psi: psi)
+
+    def some(self, points: int) -> Rows:
+        """Every block gives points by its share of all."""
+        total = sum(block.over.weights.shape[0] for block in self.blocks)
+        return jnp.concatenate(
+            [self._some(block, max(points * block.over.weights.shape[0] // total, 1)) for block in self.blocks]
+        )
+
+    def _some(self, block: Block, points: int) -> Rows:
+        if isinstance(block.operator, Whole):
+            return self._assembled(block)
+        count = block.over.weights.shape[0]
+        chosen = evenly(count, points)
+        part = jax.tree.map(lambda array: array[chosen], (block.over, block.form))
+        return self._assembled(block_on(block, part)) * (count / chosen.size) ** 0.5
 
     def _assembled(self, block: Block) -> Rows:
         return self._divided(block.weigh(features(self.D, block.operator, self.theta, block.over.x).jacobians))  # type: ignore[arg-type]

@@ -17,6 +17,11 @@ from .._types import Rows
 from .devices import placed
 
 
+def evenly(count: int, wanted: int) -> np.ndarray:
+    """So many of the numbers 0, 1, ..., count - 1, as far apart as possible; all where there are no more."""
+    return np.arange(min(count, wanted)) * count // min(count, wanted)
+
+
 class AbstractRows(eqx.Module):
     r"""$\Psi \in \mathbb{R}^{N \times d}$, written as an array is: `psi @ delta`, `psi.T @ r`.
 
@@ -65,6 +70,10 @@ class AbstractRows(eqx.Module):
     @abc.abstractmethod
     def scaled(self, scale: jax.Array) -> "AbstractRows":
         """The rows Psi S^-1, column i divided by scale[i]: those of the coordinates S theta."""
+
+    @abc.abstractmethod
+    def some(self, points: int) -> Rows:
+        """The rows of so many points, evenly chosen, raised so that their Gram matrix is near that of all."""
 
     @property
     def T(self) -> "Transposed":
@@ -118,6 +127,11 @@ class Stored(AbstractRows):
 
     def array(self) -> Rows:
         return self.values
+
+    def some(self, points: int) -> Rows:
+        rows = self.values.shape[0]
+        chosen = evenly(rows, points)
+        return self.values[chosen] * (rows / chosen.size) ** 0.5
 
     def scaled(self, scale: jax.Array) -> "Stored":
         return Stored(self.values / scale[None, :], self.mesh)

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from .. import _check
 from .._geometry.parameter_metrics import Hessian
 from .._linalg.filters import Shift
-from .._linalg.solvers import QRSVD, AbstractSolver, Cholesky, Gram
+from .._linalg.solvers import QRSVD, AbstractSolver, Cholesky, ConjugateGradients, Gram
 from .._methods.auto import Auto
 from .._methods.schemes import AbstractMethod, AbstractScheme
 from .._problem.features import Whole, traced
@@ -117,6 +117,10 @@ def _solving(solver: AbstractSolver, sizes: list[Size], d: int, copies: int = 0)
     """Numbers for the rows of some blocks and their factors; `copies` more of the rows."""
     N = sum(size.rows for size in sizes)
     k, chunk = min(N, d), solver.points_at_once
+    if isinstance(solver, ConjugateGradients):
+        some = min(solver.points, sum(size.points for size in sizes)) * max(size.values for size in sizes)
+        passed = sum(min(chunk or s.points, s.points) * 2 * s.numbers + s.points * s.numbers for s in sizes)
+        return 2 * some * d + 3 * some**2 + 8 * d + passed
     squares, kept = (3, 3) if isinstance(solver, Gram | Cholesky) else (4, 2)
     held = kept + copies if chunk is None or isinstance(solver, QRSVD) else 0
     # All rows before weighting are one of the copies that are held; those of a chunk come on top.

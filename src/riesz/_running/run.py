@@ -193,5 +193,7 @@ class Run:
         history = self.history()
         # On one device: what is done with these next is no part of the run.
         best, loss, last = here((carry.best, carry.best_loss, carry.theta), self.problem.mesh)
-        notes = self._notes + self.problem.method.method.notes(self.problem.loss, record.result, history)
+        method = self.problem.method.method
+        notes = self._notes + method.notes(self.problem.loss, record.result, history)
+        notes += () if method.solver is None else method.solver.notes(history)
         return Solution(best, loss, last, record.result, record.steps, history, self.problem.D, notes)

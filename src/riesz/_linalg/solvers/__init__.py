@@ -8,6 +8,7 @@ from .base import AbstractFactors as AbstractFactors
 from .base import AbstractInverse as AbstractInverse
 from .base import AbstractSolver as AbstractSolver
 from .cholesky import Cholesky as Cholesky
+from .conjugate_gradients import ConjugateGradients as ConjugateGradients
 from .gram import Gram as Gram
 from .qrsvd import QRSVD as QRSVD
 from .sketched import Sketched as Sketched

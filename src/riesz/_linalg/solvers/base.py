@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ... import _check
 from ..._types import Vector
@@ -80,6 +81,10 @@ class AbstractSolver(eqx.Module):
     def points_at_once(self) -> int | None:
         """For how many points at a time rows are assembled; None where all rows are stored."""
         return None
+
+    def notes(self, history: dict[str, np.ndarray]) -> tuple[str, ...]:
+        """What a user should know of how systems were solved in a run, in sentences."""
+        return ()
 
     def in_chunks(self, chunk: int) -> "AbstractSolver":
         """The same solver with rows assembled for `chunk` points at a time, where it can."""
