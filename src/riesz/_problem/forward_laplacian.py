@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import Literal
 
-from .programs import ENTRYWISE, bind, inner, is_entrywise, walk
+from .programs import ENTRYWISE, bind, inner, is_entrywise, reached, walk
 
 LINEAR = frozenset(
     "add add_any broadcast_in_dim complex concatenate conj convert_element_type copy copy_p cumsum imag neg pad real "
@@ -95,7 +96,12 @@ def is_scalar_step(equation: Any, arguments: list[Any]) -> bool:
 
 
 def derivatives(
-    f: Callable[..., Any], values: Sequence[Any], slopes: Sequence[Any], laplacians: Sequence[Any], linear: bool
+    f: Callable[..., Any],
+    values: Sequence[Any],
+    slopes: Sequence[Any],
+    laplacians: Sequence[Any],
+    linear: bool,
+    bilinear: bool = False,
 ) -> tuple[list[jax.Array], list[jax.Array | None]]:
     """The slopes f'(u) s_i and the Laplacian f'(u) l + sum_i f''(u)[s_i, s_i] of every output of f.
 
@@ -109,8 +115,9 @@ def derivatives(
         filled = [jnp.zeros_like(u) if known is None else known for u, known in zip(values, laplacians, strict=True)]
         found = push(tuple(filled))(*values)
     if not linear:
-        curved = jax.vmap(lambda *s: jax.jvp(push(s), values, s)[1])(*slopes)
-        curved = [jnp.sum(c, axis=0) for c in curved]
+        # Where f is linear in each of two arguments, f''(u)[s, s] is 2 f(s): no second derivative of it is needed.
+        second = lambda *s: [2 * y for y in f(*s)] if bilinear else jax.jvp(push(s), values, s)[1]
+        curved = [jnp.sum(c, axis=0) for c in jax.vmap(second)(*slopes)]
         found = [c if known is None else known + c for known, c in zip(found, curved, strict=True)]
     return pushed, found
 
@@ -127,6 +134,8 @@ def columns(equation: Any, arguments: list[Any], i: int) -> jax.Array | None:
 
 def advance(equation: Any, arguments: list[Any]) -> list[Any]:
     """The outputs of one equation, carried where they depend on x."""
+    if equation.primitive.name == "scan" and any(isinstance(u, Carried) for u in arguments):
+        return scanned(equation, arguments)
     active = [i for i, u in enumerate(arguments) if isinstance(u, Carried)]
     carried = [arguments[i] for i in active]
 
@@ -156,13 +165,60 @@ def advance(equation: Any, arguments: list[Any]) -> list[Any]:
         given = [Base(first[None], u.second) for first, u in zip(firsts, carried, strict=True)]
     else:
         given = [unfold(u) for u in carried]
-    found = derivatives(f, values, [u.slopes for u in given], [u.laplacian for u in given], linear)
+    bilinear = equation.primitive.name in LINEAR_IN_ONE and len(active) == 2 and not scalar
+    found = derivatives(f, values, [u.slopes for u in given], [u.laplacian for u in given], linear, bilinear)
     for i, slopes, laplacian in zip(smooth, *found, strict=True):
         if scalar:
             outputs[i] = Carried(outputs[i], carried[0].base, slopes[0], laplacian)
         else:
             outputs[i] = Carried(outputs[i], Base(slopes, laplacian, start))
     return outputs
+
+
+def scanned(equation: Any, arguments: list[Any]) -> list[Any]:
+    """The outputs of a scan, which carries slopes and Laplacians through its own loop."""
+    program, consts, carry = equation.params["jaxpr"], equation.params["num_consts"], equation.params["num_carry"]
+    width = next(u.base.slopes.shape[0] for u in arguments if isinstance(u, Carried))
+    smooth = [jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in program.jaxpr.invars]
+    moving = [isinstance(u, Carried) for u in arguments]
+    while True:  # what is carried depends on x if anything does that it is made of
+        inside = reached(program.jaxpr, [v for v, moves in zip(program.jaxpr.invars, moving, strict=True) if moves])
+        ends = [v in inside if not isinstance(v, Literal) else False for v in program.jaxpr.outvars]
+        more = [*moving[:consts], *ends[:carry], *moving[consts + carry :]]
+        more = [(old or new) and real for old, new, real in zip(moving, more, smooth, strict=True)]
+        if more == moving:
+            break
+        moving = more
+    ends = [
+        moves and jnp.issubdtype(v.aval.dtype, jnp.inexact)
+        for v, moves in zip(program.jaxpr.outvars, ends, strict=True)
+    ]
+
+    def apart(u: Any, moves: bool, axis: int = 0) -> Any:
+        """What is scanned over: a value, or a value with its slopes along an axis and its Laplacian."""
+        if not moves:
+            return u
+        if not isinstance(u, Carried):
+            return u, jnp.zeros((width, *jnp.shape(u)), u.dtype), jnp.zeros_like(u)
+        base = unfold(u)
+        laplacian = jnp.zeros_like(u.value) if base.laplacian is None else base.laplacian
+        return u.value, jnp.moveaxis(base.slopes, 0, axis), laplacian
+
+    def together(parts: Any, moves: bool, axis: int = 0) -> Any:
+        return Carried(parts[0], Base(jnp.moveaxis(parts[1], axis, 0), parts[2])) if moves else parts
+
+    first, last = slice(consts, consts + carry), slice(consts + carry, None)
+    match = lambda f, parts, moves, axis=0: [f(*pair, axis) for pair in zip(parts, moves, strict=True)]
+
+    def body(carried: Any, given: Any) -> Any:
+        inputs = [*arguments[:consts], *match(together, carried, moving[first]), *match(together, given, moving[last])]
+        found = walk(program.jaxpr, program.consts, inputs, advance)
+        return match(apart, found[:carry], moving[first]), match(apart, found[carry:], ends[carry:])
+
+    start, given = match(apart, arguments[first], moving[first]), match(apart, arguments[last], moving[last], 1)
+    options = {name: equation.params[name] for name in ("length", "reverse", "unroll")}
+    left, made = jax.lax.scan(body, start, given, **options)
+    return [*match(together, left, moving[first]), *match(together, made, ends[carry:], 1)]
 
 
 def forward_laplacian(v: Callable[[Any], Any], x: jax.Array) -> Any:

@@ -43,13 +43,36 @@ class TensorTrain(eqx.Module):
     def __call__(self, theta: Vector) -> Callable[[Any], Any]:
         cores, n = self.params(theta), len(self.bases)
 
+        def multiply(row: jax.Array, carriage: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+            features, core = carriage
+            return features @ jnp.tensordot(row, core, 1), None
+
+        # Like dimensions in a loop, so that the program does not grow with their number.
+        kinds = [(jax.tree.structure(basis), core.shape) for basis, core in zip(self.bases, cores, strict=True)]
+        runs = [(where, _stacked(self.bases[where]), _stacked(cores[where])) for where in _alike(kinds)]
+
         def train(x: Any) -> jax.Array:
-            row = jnp.ones(1, cores[0].dtype)
-            for t, basis, core in zip(_check.point(x, (n,), "this train"), self.bases, cores, strict=True):
-                row = basis(t) @ jnp.tensordot(row, core, 1)
+            x, row = _check.point(x, (n,), "this train"), jnp.ones(1, cores[0].dtype)
+            for where, bases, own in runs:
+                features = jax.vmap(lambda basis, t: basis(t))(bases, x[where])
+                if own.shape[0] == 1:
+                    row, _ = multiply(row, (features[0], own[0]))
+                else:
+                    row, _ = jax.lax.scan(multiply, row, (features, own))
             return row[0]
 
         return train
+
+
+def _stacked(parts: Sequence[Any]) -> Any:
+    """Arrays, or trees of them, side by side."""
+    return jax.tree.map(lambda *arrays: jnp.stack(arrays), *parts)
+
+
+def _alike(kinds: Sequence[Any]) -> list[slice]:
+    """The runs of neighbours that are equal."""
+    ends = [0, *(i for i in range(1, len(kinds)) if kinds[i] != kinds[i - 1]), len(kinds)]
+    return [slice(*pair) for pair in itertools.pairwise(ends)]
 
 
 def _shapes(ranks: Sequence[int], bases: Sequence[AbstractBasis]) -> list[tuple[int, int, int]]:
