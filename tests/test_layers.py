@@ -10,6 +10,7 @@ from riesz._geometry import layers
 from riesz._geometry.assembly import Chunked, rows_of
 from riesz._geometry.inner_products import L2, GaussNewton
 from riesz._geometry.linearise import linearise
+from riesz._problem.features import features
 from riesz._running.shape import LARGE
 
 KEY = jax.random.key(0)
@@ -117,3 +118,42 @@ def test_large_rows_are_not_stored_where_nobody_chose_a_solver():
     assert "Cholesky" in " ".join(solution.notes)
     assert solution.loss < solution.history["loss"][0]
     assert solution.history["solver_residual"][0] < 1e-12
+
+
+@pytest.mark.at_once(6)
+@pytest.mark.parametrize("case", CASES)
+def test_norms_and_turning_are_those_of_the_rows(case):
+    loss, D, theta, metric, _ = CASES[case]
+    at = linearise(loss, D, theta, riesz.ngd().draw(loss, D, theta), rows=False, chunk=4)
+    blocks = metric.blocks(at, None)
+    psi, direction = Chunked(D, theta, blocks, 4), jnp.cos(jnp.arange(theta.size))
+    how = layers.plan(D, theta, [(block.operator, block.over.x) for block in blocks])
+    rows = lambda theta: jnp.concatenate(
+        [block.weigh(features(D, block.operator, theta, block.over.x).jacobians) for block in blocks]
+    )
+    np.testing.assert_allclose(layers.squares(theta, blocks, how), jnp.sum(rows(theta) ** 2, axis=0), atol=1e-12)
+    turned = jax.jvp(rows, (theta,), (direction,))[1]
+    found = layers.squares(theta, blocks, how, direction)
+    np.testing.assert_allclose(found, jnp.sum(turned**2, axis=0), rtol=1e-9, atol=1e-9 * float(jnp.max(found)))
+    scale = layers.factored(jnp.exp(jnp.sin(jnp.arange(theta.size))), how)
+    np.testing.assert_allclose(layers.factored(scale, how), scale, rtol=1e-12)
+    scaled = rows(theta) / scale[None, :]
+    np.testing.assert_allclose(layers.kernel(theta, blocks, how, scale), scaled @ scaled.T, rtol=1e-9, atol=1e-11)
+    assert psi.shape[0] >= psi.shape[1] or psi.layers is not None
+
+
+def test_auto_on_layers_does_not_see_units_of_inputs_outputs_and_layers():
+    x = jax.random.uniform(KEY, (20, 3))
+    network = lambda p, x: p["c"] @ jnp.tanh(p["b"] @ jnp.tanh(p["a"] @ x))
+    D, theta = parametrised(network, a=(8, 3), b=(8, 8), c=(8,))
+    a, b, c = 10.0 ** jnp.array([3.0, -2.0, 5.0]), 1e4, 1e-3  # units of inputs, of a layer, of the output
+    scaled = lambda p, x: c * p["c"] @ jnp.tanh(b * (p["b"] @ jnp.tanh(p["a"] @ (a * x))))
+    params = D.params(theta)
+    E, eta = riesz.parametrise(scaled, {"a": params["a"] / a[None, :], "b": params["b"] / b, "c": params["c"] / c})
+    over = riesz.points(x, data=jnp.sin(x[:, 0]))
+    solve = lambda D, theta: riesz.minimise(
+        riesz.least_squares(over), D, theta, riesz.auto(factorisation=riesz.Cholesky(8)), max_steps=3, progress=False
+    )
+    first, second = solve(D, theta), solve(E, eta)
+    values = [jax.vmap(found.function)(x) for found in (first, second)]
+    np.testing.assert_allclose(*values, rtol=1e-6)

@@ -332,8 +332,8 @@ def interrupt_while_recording(monkeypatch, call):
     """Send SIGINT while the host writes down a chunk, the worst moment for it to come: between two columns."""
     measure, calls = _run.measure, itertools.count(1)
 
-    def interrupted(*arguments):
-        columns = measure(*arguments)
+    def interrupted(*arguments, **options):
+        columns = measure(*arguments, **options)
         if next(calls) == call:
             os.kill(os.getpid(), signal.SIGINT)
         return columns

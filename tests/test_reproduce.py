@@ -69,10 +69,10 @@ def test_ctrl_c_at_the_end_of_a_run_is_not_lost(tmp_path, monkeypatch, owner, na
     """The run has ended by itself when the wish is looked at; the runs after it must not start."""
     original, calls = getattr(owner, name), itertools.count(1)
 
-    def interrupted(*arguments):
+    def interrupted(*arguments, **options):
         if next(calls) == call:
             os.kill(os.getpid(), signal.SIGINT)
-        return original(*arguments)
+        return original(*arguments, **options)
 
     monkeypatch.setattr(owner, name, interrupted)
     store = Store(tmp_path, {})

@@ -13,19 +13,8 @@ from .._linalg.rows import AbstractRows, Stored, evenly
 from .._problem.features import Whole, along, features
 from .._types import Parametrisation, Rows, Vector
 from . import layers
-from .rows import (
-    Block,
-    block_on,
-    chunks_of,
-    is_one_chunk,
-    joined,
-    mesh_of,
-    pull_in_chunks,
-    stack,
-    sum_over_chunks,
-    unstack,
-    weighted,
-)
+from .rows import Block, block_on, chunks_of, is_one_chunk, pull_in_chunks, sum_over_chunks, weighted
+from .stacking import joined, mesh_of, stack, unstack
 
 
 def rows_of(D: Parametrisation, theta: Vector, blocks: tuple[Block, ...], chunk: int | None) -> AbstractRows:
@@ -48,6 +37,8 @@ class Chunked(AbstractRows):
     blocks: tuple[Block, ...]
     chunk: int = eqx.field(static=True)
     scale: jax.Array | None = None
+    factored: bool = eqx.field(static=True, default=False)
+    """Whether scales are products of a row and a column factor of every matrix of the model."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -87,15 +78,33 @@ class Chunked(AbstractRows):
     def gram(self) -> jax.Array:
         return self._sum(lambda psi: psi.T @ psi)
 
+    @property
+    def layers(self) -> layers.Plan | None:
+        """How parameters enter through matrix products, where that is the way to know these rows."""
+        rows, d = self.shape
+        values = [(block.operator, block.over.x) for block in self.blocks]
+        return layers.plan(self.D, self.theta, values) if rows < d else None
+
+    def in_coordinates(self, scale: jax.Array) -> tuple["Chunked", jax.Array]:
+        """The nearest scale whose part for every matrix is a product, so that no row has to be assembled for it."""
+        how = self.layers
+        return (self, scale) if how is None else (dataclasses.replace(self, factored=True), layers.factored(scale, how))
+
+    def turned(self, direction: Vector) -> jax.Array | None:
+        how = self.layers
+        return None if how is None else layers.squares(self.theta, self.blocks, how, direction)
+
     def kernel(self) -> jax.Array:
         """The kernel matrix: layer by layer where the model has layers, else every chunk once for each chunk."""
-        values = [(block.operator, block.over.x) for block in self.blocks]
-        how = layers.plan(self.D, self.theta, values) if self.scale is None else None
+        how = self.layers if self.scale is None or self.factored else None
         if how is not None:
-            return layers.kernel(self.theta, self.blocks, how)
+            return layers.kernel(self.theta, self.blocks, how, self.scale)
         return self._map(lambda psi: self._map(lambda other: other @ psi.T).T)
 
     def norms(self) -> jax.Array:
+        how = self.layers
+        if how is not None:
+            return self._divided(jnp.sqrt(layers.squares(self.theta, self.blocks, how)))
         return jnp.sqrt(self._sum(lambda psi: jnp.sum(psi**2, axis=0)))
 
     def array(self) -> Rows:

@@ -23,7 +23,8 @@ import numpy as np
 from .._problem.features import Whole
 from .._problem.programs import bind, walk
 from .._types import Operator, Parametrisation, Vector
-from .rows import Block, stack
+from .rows import Block
+from .stacking import stack
 
 MOST = 0.5
 """Where more than this share of the parameters enter otherwise than through matrix products, rows are assembled."""
@@ -215,6 +216,15 @@ class Factors(eqx.Module):
         """The right factors of every row."""
         return jnp.repeat(self.right, self.values, axis=0)
 
+    def scaled(self, S: jax.Array) -> "Factors":
+        """The factors of Psi S^-1, where S_ij = a_i b_j."""
+        return Factors(self.left / S[None, None, :, 0], self.right / (S[None, None, 0] / S[0, 0]))
+
+    def beside(self, other: "Factors") -> "Factors":
+        """The factors of the sum of two matrices of rows."""
+        sides = zip((self.left, self.right), (other.left, other.right), strict=True)
+        return Factors(*(jnp.concatenate(pair, axis=1) for pair in sides))
+
 
 def factors(theta: Vector, blocks: tuple[Block, ...], how: Plan) -> tuple[list[Any], list[jax.Array]]:
     """The factors of every block for every matrix, and its rows of the other parameters."""
@@ -256,9 +266,12 @@ def _joined(pairs: list[tuple[jax.Array, jax.Array]]) -> Factors:
     return Factors(jnp.concatenate([left for left, _ in pairs], axis=1), jnp.concatenate(rights, axis=1))
 
 
-def kernel(theta: Vector, blocks: tuple[Block, ...], how: Plan) -> jax.Array:
-    """The kernel matrix Psi Psi^T of the rows of some blocks."""
+def kernel(theta: Vector, blocks: tuple[Block, ...], how: Plan, scale: jax.Array | None = None) -> jax.Array:
+    """The kernel matrix Psi S^-2 Psi^T of the rows of some blocks, with a scale S as `factored` makes it, or none."""
     found, rows = factors(theta, blocks, how)
+    if scale is not None:
+        found = [{key: part.scaled(scale[_places(key)]) for key, part in parts.items()} for parts in found]
+        rows = [row / scale[how.others][None, :] for row in rows]
 
     def between(a: int, b: int) -> jax.Array:
         pairs = [(found[a][key], found[b][key]) for key in how.matrices if key in found[a] and key in found[b]]
@@ -268,6 +281,61 @@ def kernel(theta: Vector, blocks: tuple[Block, ...], how: Plan) -> jax.Array:
     upper = {(a, b): between(a, b) for a in numbers for b in numbers if a <= b}
     band = lambda a: stack(blocks, [upper[a, b].T if a <= b else upper[b, a] for b in numbers])
     return stack(blocks, [band(a).T for a in numbers])
+
+
+def squares(theta: Vector, blocks: tuple[Block, ...], how: Plan, along: Vector | None = None) -> Vector:
+    """The squared norms of all columns of Psi; or of its derivative along a direction in theta."""
+    if along is None:
+        found, rows = factors(theta, blocks, how)
+    else:
+        (found, _), (turned, rows) = jax.jvp(lambda theta: factors(theta, blocks, how), (theta,), (along,))
+        # The derivative of l h^T is l' h^T + l h'^T.
+        product = lambda f, g: Factors(g.left, f.right).beside(Factors(f.left, g.right))
+        found = [{key: product(f[key], g[key]) for key in f} for f, g in zip(found, turned, strict=True)]
+    total = jnp.zeros_like(theta).at[how.others].set(sum(jnp.sum(row**2, axis=0) for row in rows))
+    for key in how.matrices:
+        total = total.at[_places(key)].set(sum(_column_squares(parts[key]) for parts in found if key in parts))
+    return total
+
+
+def factored(scale: jax.Array, how: Plan) -> jax.Array:
+    """The scale whose part for every matrix is the product of a row and a column factor: geometric means.
+
+    Entries that are held, by a scale beyond all measure, count only where their whole row or column is held.
+    """
+    held = scale >= jnp.finfo(scale.dtype).max ** 0.25
+    for key in how.matrices:
+        places = _places(key)
+        free, logs = ~held[places], jnp.log(scale[places])
+        mean = lambda axis, free=free, logs=logs: jnp.where(
+            jnp.any(free, axis), jnp.sum(jnp.where(free, logs, 0), axis) / jnp.maximum(jnp.sum(free, axis), 1),
+            jnp.max(logs, axis),
+        )  # fmt: skip
+        scale = scale.at[places].set(jnp.exp(mean(1)[:, None] + mean(0)[None, :] - mean((0, 1))))
+    return scale
+
+
+def _places(key: tuple[Any, bytes]) -> np.ndarray:
+    """Where the entries of a matrix are in theta, from its key."""
+    shape, places = key
+    return np.frombuffer(places, np.int32).reshape(shape)
+
+
+def _column_squares(factors: Factors) -> jax.Array:
+    """The sums of squares over all rows, n_out x n_in."""
+    if factors.left.shape[1] == 1:
+        return (factors.left[:, 0] ** 2).T @ factors.repeated()[:, 0] ** 2
+    n_out, n_in = factors.left.shape[2], factors.right.shape[2]
+    pieces = _pieces(factors.left, max(NUMBERS // (factors.left.shape[0] * n_in), 1))
+    found = jax.lax.map(lambda left: jnp.sum(_assembled(factors, left) ** 2, axis=0), pieces)
+    return found.reshape(-1, n_in)[:n_out]
+
+
+def _pieces(left: jax.Array, size: int) -> jax.Array:
+    """Left factors for so many outputs at a time, along a first axis."""
+    count = -(-left.shape[2] // size)
+    whole = jnp.pad(left, ((0, 0), (0, 0), (0, count * size - left.shape[2])))
+    return jnp.moveaxis(whole.reshape(*left.shape[:2], count, size), 2, 0)
 
 
 def _paired(first: Factors, second: Factors) -> jax.Array:
@@ -289,16 +357,12 @@ def _by_rows(first: Factors, second: Factors) -> jax.Array:
     size = max(NUMBERS // (rows * n_in), 1)
     if size >= n_out:
         return _assembled(first, first.left) @ _assembled(second, second.left).T
-    pieces = -(-n_out // size)
-    cut = lambda left: jnp.moveaxis(
-        jnp.pad(left, ((0, 0), (0, 0), (0, pieces * size - n_out))).reshape(*left.shape[:2], pieces, size), 2, 0
-    )
 
     def add(so_far: jax.Array, lefts: Any) -> tuple[jax.Array, None]:
         return so_far + _assembled(first, lefts[0]) @ _assembled(second, lefts[1]).T, None
 
     zero = jnp.zeros((first.left.shape[0], second.left.shape[0]), first.left.dtype)
-    return jax.lax.scan(add, zero, (cut(first.left), cut(second.left)))[0]
+    return jax.lax.scan(add, zero, (_pieces(first.left, size), _pieces(second.left, size)))[0]
 
 
 def _assembled(factors: Factors, left: jax.Array) -> jax.Array:

@@ -71,6 +71,14 @@ class AbstractRows(eqx.Module):
     def scaled(self, scale: jax.Array) -> "AbstractRows":
         """The rows Psi S^-1, column i divided by scale[i]: those of the coordinates S theta."""
 
+    def in_coordinates(self, scale: jax.Array) -> tuple["AbstractRows", jax.Array]:
+        """These rows, and the nearest scale in which they can be known as well as without one."""
+        return self, scale
+
+    def turned(self, direction: jax.Array) -> jax.Array | None:
+        """The squared norms of the columns of dPsi/dtheta along a direction; None where rows are assembled for it."""
+        return None
+
     @abc.abstractmethod
     def some(self, points: int) -> Rows:
         """The rows of so many points, evenly chosen, raised so that their Gram matrix is near that of all."""

@@ -36,9 +36,15 @@ def _text(method: Any) -> str:
     return re.sub(r"Array\(([^,()]*), dtype=[^()]*\)", r"\1", text)
 
 
+def _strong(leaf: Any) -> Any:
+    """An array of the type that it has, which Python's numbers would not decide; on a mesh all are so."""
+    weak = isinstance(leaf, jax.Array) and getattr(leaf, "weak_type", False)
+    return jax.lax.convert_element_type(leaf, leaf.dtype) if weak else leaf
+
+
 def fingerprint(problem: Problem, theta0: Vector, key: Any, carry: Carry, metrics: Any) -> dict[str, Any]:
     """The parts that must agree, from the plainest to the most hidden, so that the first difference tells most."""
-    problem, key, carry = here((problem, key, carry), problem.mesh)
+    problem, key, carry = jax.tree.map(_strong, here((problem, key, carry), problem.mesh))
     problem = dataclasses.replace(problem, mesh=None)  # a run may go on with other devices
     method = problem.method.method
     sample = problem.method.draw(problem.loss, problem.D, theta0, key if problem.drawn else None)

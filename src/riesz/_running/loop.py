@@ -149,7 +149,9 @@ class Problem(eqx.Module):
     """The columns that say nothing here: phases of a method that has one, residuals of a solver with a spectrum."""
     looks: bool = eqx.field(static=True)
     """Whether there is a tolerance for the gradient, which is then looked at where the run would end."""
-    mesh: Mesh | None = eqx.field(static=True, default=None)
+    mixes: bool = eqx.field(static=True)
+    """Whether the solver draws random numbers of its own."""
+    mesh: Mesh | None = eqx.field(static=True)
     """The devices over which points are spread, if there are several."""
 
     def spread(self, sample: Sample) -> Sample:
@@ -164,8 +166,7 @@ class Problem(eqx.Module):
 
     def keyed(self, sample: Sample, key: Any, step: Any) -> Sample:
         """The points of a step with the randomness of a solver that draws, apart from that of points."""
-        solver = self.method.method.solver
-        if solver is None or not solver.drawn:
+        if not self.mixes:
             return sample
         return dataclasses.replace(sample, key=jax.random.fold_in(jax.random.fold_in(key, 0), step))
 

@@ -232,11 +232,11 @@ def prepare(
     shapes = [(over.x.shape[0], *z.shape[1:]) for _, over, _, z in _terms(loss, D, theta, key)]
     if small and sum(map(math.prod, shapes)) >= theta.size:
         loss = in_buckets(loss)
-    problem = Problem(loss, D, Safeguard(chosen), drawn, bool(options.metrics), small, frozenset(silent), looks, mesh)
     mixes = chosen.solver is not None and chosen.solver.drawn
     if mixes and key is None:
         raise ValueError("key must be given for factorisation=riesz.Sketched(...), which mixes rows anew each step.")
-    problem, key = everywhere((problem, key if drawn or mixes else None), mesh)
+    told = drawn, bool(options.metrics), small, frozenset(silent), looks, mixes, mesh
+    problem, key = everywhere((Problem(loss, D, Safeguard(chosen), *told), key if drawn or mixes else None), mesh)
     return problem, key, notes
 
 

@@ -7,7 +7,8 @@ import jax
 
 from .._geometry.layers import plan
 from .._linalg.filters import Shift
-from .._linalg.solvers import DEFAULT, Cholesky, Gram
+from .._linalg.solvers import DEFAULT, Cholesky, ConjugateGradients, Gram
+from .._methods.auto import Auto
 from .._methods.schemes import AbstractMethod, AbstractScheme
 from .._problem.features import traced
 from .._problem.integral import AbstractLoss
@@ -19,6 +20,8 @@ LARGE = 2e7
 """Rows with more numbers than these take seconds to factorise ..."""
 CHUNK = 1024
 """... and are then never stored; products with them take so many points at a time."""
+SIDE = 10_000
+"""Where both sides are longer than this, no matrix is made of either: it would take gigabytes, and minutes."""
 
 
 def by_shape(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: AbstractMethod, key: Any) -> AbstractMethod:
@@ -27,18 +30,24 @@ def by_shape(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abst
     Rows fewer than parameters: the kernel matrix of a model with layers, put together layer by layer. Rows that are
     more: the Gram matrix, for the filter `Shift` alone. Both square the condition number, which `Cholesky` wins back.
     """
-    if not isinstance(method, AbstractScheme) or method.solver is not DEFAULT:
+    if not isinstance(method, AbstractScheme | Auto) or method.solver is not DEFAULT:
         return method
+    choices = method.choices if isinstance(method, AbstractScheme) else None
     over = jax.eval_shape(lambda: method.draw(loss, D, theta, key))
-    operator, own = getattr(method.choices.W, "operator", None), over.W_points
+    operator, own = None if choices is None else getattr(choices.W, "operator", None), over.W_points
     points = over.terms if own is None else (own,)
     operators = [term.operator for term in loss.terms] if operator is None else [operator] * len(points)
     values = [(each, points.x) for each, points in zip(operators, points, strict=True)]
     rows = sum(x.shape[0] * traced(D, each, theta, x)[1].size for each, x in values)
-    wide, shifts = rows < theta.size, isinstance(method.choices.filter, Shift)
+    # Auto needs singular values for its long steps, which rows fewer than parameters seldom see.
+    wide, shifts = rows < theta.size, choices is not None and isinstance(choices.filter, Shift)
+    shifts |= choices is None and wide
     if rows * theta.size <= LARGE or not (shifts or wide) or (wide and plan(D, theta, values) is None):
         return method
-    solver = (Cholesky if shifts else Gram)(CHUNK) if wide else Cholesky()
-    side = "kernel matrix, rows are not stored" if wide else "Gram matrix"
+    if shifts and min(rows, theta.size) > SIDE:
+        solver, side = ConjugateGradients(), "products"
+    else:
+        solver = (Cholesky if shifts else Gram)(CHUNK) if wide else Cholesky()
+        side = "kernel matrix, rows are not stored" if wide else "Gram matrix"
     log.info("%d rows of %d parameters: %s works on their %s.", rows, theta.size, solver, side)
     return method.solving(solver)

@@ -168,6 +168,7 @@ class Auto(AbstractMethod):
         psi = rows_of(D, theta, blocks, at.chunk)
         is_quick = state.phase == QUICK
         S, quick = self.quick.scaled(at, blocks, psi, covector, state.quick, state.k == 1, loss.drawn)
+        psi, S = psi.in_coordinates(S)
         least = Shift(jnp.finfo(theta.dtype).tiny)
         space = TangentSpace.of(blocks, psi, self.solver.fresh(sample.key), least, jnp.where(is_quick, S, 1))
         if isinstance(space.factors, SingularValues):

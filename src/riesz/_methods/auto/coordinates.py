@@ -7,11 +7,12 @@ import jax.numpy as jnp
 
 from ..._geometry.linearise import Linearisation
 from ..._geometry.rows import Block, sum_over_chunks
+from ..._linalg.rows import AbstractRows
 from ..._problem.features import features
 from ..._types import Vector
 
 
-def turning(at: Linearisation, blocks: tuple[Block, ...], sizes: Vector, signs: Vector) -> jax.Array:
+def turning(at: Linearisation, blocks: tuple[Block, ...], psi: AbstractRows, sizes: Vector, signs: Vector) -> jax.Array:
     r"""How fast the tangent function of every parameter turns, $t_i$ in units of $1/\theta_i$.
 
     $t_i^2 = \frac1d \big|\sum_j \sigma_j\, \partial_j \psi_i / |\psi_j|\,\big|^2$, one probe of the sum of squares
@@ -24,8 +25,11 @@ def turning(at: Linearisation, blocks: tuple[Block, ...], sizes: Vector, signs: 
         rows: Any = lambda theta: features(at.D, block.operator, theta, block.over.x).jacobians
         return jnp.sum(block.weigh(jax.jvp(rows, (at.theta,), (direction,))[1]) ** 2, axis=0)
 
-    parts = [sum_over_chunks(block, squares, at.chunk) for block in blocks]
-    speed = jnp.sqrt(sum(parts[1:], parts[0]) / at.theta.size)
+    total = psi.turned(direction)
+    if total is None:
+        parts = [sum_over_chunks(block, squares, at.chunk) for block in blocks]
+        total = sum(parts[1:], parts[0])
+    speed = jnp.sqrt(total / at.theta.size)
     return jnp.where(jnp.isfinite(speed), speed, 0)
 
 

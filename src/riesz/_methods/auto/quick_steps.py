@@ -159,7 +159,7 @@ class QuickSteps(eqx.Module):
         units = jnp.maximum(sizes, FAINT * jnp.max(sizes)) if drawn else sizes
 
         def measure() -> jax.Array:
-            now = turning(at, blocks, sizes, jnp.sign(covector))
+            now = turning(at, blocks, psi, sizes, jnp.sign(covector))
             return jnp.where(first, now, jnp.sqrt((state.speed**2 + now**2) / 2))
 
         reach = jnp.linalg.norm(at.theta)
