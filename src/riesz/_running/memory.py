@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import _check
+from .._geometry.layers import NUMBERS, plan
 from .._geometry.parameter_metrics import Hessian
 from .._linalg.filters import Shift
 from .._linalg.solvers import QRSVD, AbstractSolver, Cholesky, ConjugateGradients, Gram
@@ -113,8 +114,8 @@ def _size(operator: Operator, D: Parametrisation, theta: Vector, x: Any) -> Size
     return Size(1 if isinstance(operator, Whole) else x.shape[0], values, numbers[True], numbers[False])
 
 
-def _solving(solver: AbstractSolver, sizes: list[Size], d: int, copies: int = 0) -> int:
-    """Numbers for the rows of some blocks and their factors; `copies` more of the rows."""
+def _solving(solver: AbstractSolver, sizes: list[Size], d: int, copies: int = 0, layered: bool = False) -> int:
+    """Numbers for the rows of some blocks and their factors; `copies` more of the rows, unless these have layers."""
     N = sum(size.rows for size in sizes)
     k, chunk = min(N, d), solver.points_at_once
     if isinstance(solver, ConjugateGradients):
@@ -124,9 +125,17 @@ def _solving(solver: AbstractSolver, sizes: list[Size], d: int, copies: int = 0)
     squares, kept = (3, 3) if isinstance(solver, Gram | Cholesky) else (4, 2)
     held = kept + copies if chunk is None or isinstance(solver, QRSVD) else 0
     # All rows before weighting are one of the copies that are held; those of a chunk come on top.
+    if layered and N < d and held == 0:
+        return squares * k**2 + 2 * min(NUMBERS, N * d) + sum(6 * s.points * s.numbers for s in sizes) + 8 * d
     more = 0 if chunk is None else (1 + copies) * d
     assembled = sum(min(chunk or s.points, s.points) * (more * s.values + 2 * s.numbers) for s in sizes)
     return held * N * d + squares * k**2 + assembled
+
+
+def _has_layers(loss: AbstractLoss, D: Parametrisation, theta: Vector, sample: Any) -> bool:
+    """Whether kernel matrices are put together layer by layer, for the operators of the loss."""
+    values = [(term.operator, over.x) for term, over in zip(loss.terms, sample.terms, strict=True)]
+    return sample.W_points is None and plan(D, theta, values) is not None
 
 
 def predicted(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: AbstractMethod, key: Any = None) -> int:
@@ -137,7 +146,8 @@ def predicted(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abs
     if method.solver is not None:
         spaces = [_sizes(metric, own, terms, sample, D, theta) for metric, own in _spaces(method, sample)]
         copies = 2 if isinstance(method, Auto) else 0
-        numbers += max(_solving(method.solver, space, d, copies) for space in spaces)
+        layered = method.solver.points_at_once is not None and len(spaces) == 1 and _has_layers(loss, D, theta, sample)
+        numbers += max(_solving(method.solver, space, d, copies, layered) for space in spaces)
         numbers += sum(2 * sum(size.rows for size in space) * d for space in spaces[1:])
     elif isinstance(method, AbstractScheme) and isinstance(method.choices.W, Hessian):
         numbers += 5 * d**2 + d * sum(size.points * size.numbers for size in terms)

@@ -80,8 +80,9 @@ class NormalMatrix(AbstractFactors):
     def inverse(self, filter: AbstractFilter) -> AbstractInverse:
         eps = jnp.asarray(filter.eps, self.matrix.dtype)
         solve = Equilibrated.of(self.matrix + eps * jnp.eye(self.matrix.shape[0], dtype=self.matrix.dtype))
-        kernel = self.psi.shape[0] < self.psi.shape[1]
-        return (ShiftedKernel if kernel else ShiftedGram)(self.psi, eps, solve)
+        if self.psi.shape[0] < self.psi.shape[1]:
+            return ShiftedKernel(self.psi, self.matrix, eps, solve)
+        return ShiftedGram(self.psi, eps, solve)
 
 
 class ShiftedGram(AbstractInverse):
@@ -102,15 +103,19 @@ class ShiftedGram(AbstractInverse):
 
 
 class ShiftedKernel(AbstractInverse):
-    """(G + eps I)^-1 on the side of the rows: f(G) Psi^T r = Psi^T (K + eps I)^-1 r."""
+    """(G + eps I)^-1 on the side of the rows: f(G) Psi^T r = Psi^T (K + eps I)^-1 r.
+
+    Residuals are computed by K itself: K y rounds as Psi (Psi^T y) does, and two passes through the model are spared.
+    """
 
     psi: AbstractRows
+    matrix: jax.Array
     eps: jax.Array
     solve: Equilibrated
 
     def _dual(self, r: jax.Array) -> jax.Array:
         """The solution of (K + eps I) y = r."""
-        residual = lambda y: r - self.psi @ (self.psi.T @ y) - self.eps * y
+        residual = lambda y: r - self.matrix @ y - self.eps * y
         return self.solve.refined(residual, r)
 
     def project(self, r: jax.Array) -> Vector:
