@@ -1,12 +1,14 @@
 """How large a problem may be: CPU seconds and peak memory of a step, by the shape of its rows.
 
     python benchmarks/scale.py [--only 2000x33537 ...] [--methods ngd spring auto] [--steps 3] [--src PATH ...]
-                               [--limit 20] [--seconds 300]
+                               [--problem fit] [--limit 20] [--seconds 300] [--communication]
 
 Every figure comes from a child process of its own, with BLAS on one thread: a run of one step compiles, the mean of the
 next ones is told, and the peak is that of the process. A child that needs more memory than `--limit` GiB, or more CPU
 seconds than `--seconds`, is ended. Every `--src` puts another source tree first on the path, and adds a line.
-The loss is least squares over a network of two inputs; `poisson` in place of it takes Poisson's residual.
+The loss is least squares over a network of two inputs; `--problem poisson` takes Poisson's residual in place of it. The
+shapes 150x118145 and 150x1325057 are Poisson's equation in 10 and 100 dimensions, with 100 points inside and 50 on the
+boundary, drawn anew each step. With --communication, a model of what devices send each other, on paper.
 """
 
 import os
@@ -29,6 +31,8 @@ SHAPES = {
     "20000x1051": (20_000, (2, 30, 30, 1)),
     "100000x501": (100_000, (2, 20, 20, 1)),
     "20000x33537": (20_000, (2, 128, 128, 128, 1)),
+    "150x118145": (150, (10, 256, 256, 128, 128, 1)),
+    "150x1325057": (150, (100, 768, 768, 512, 512, 1)),
 }
 """Points and networks, by the shape of the rows."""
 SHIFT = 1e-4
@@ -45,10 +49,18 @@ def child(shape, problem, name, steps):
     points, sizes = SHAPES[shape]
     x = jax.random.uniform(jax.random.key(1), (points, sizes[0]))
     D, theta = riesz.mlp(jax.random.key(0), sizes, init="glorot")
-    over = riesz.points(x, data=jnp.sin(3 * x[:, 0]) * x[:, 1])
+    over, key = riesz.points(x, data=jnp.sin(3 * x[:, 0]) * x[:, 1]), None
     loss = riesz.least_squares(over) if problem == "fit" else riesz.residual(riesz.laplacian, 1.0, riesz.points(x))
+    if sizes[0] > 2:
+        low, high, key = (0.0,) * sizes[0], (1.0,) * sizes[0], jax.random.key(2)
+        # u is a sum of products of neighbours in 10 dimensions, and |x|^2 in 100; with means in place of integrals.
+        u = (lambda x: jnp.sum(x[::2] * x[1::2])) if sizes[0] == 10 else (lambda x: jnp.sum(x**2))
+        inside = riesz.monte_carlo(low, high, 100)
+        edge = riesz.residual(lambda v: v, u, riesz.monte_carlo_boundary(low, high, 50))
+        loss = riesz.residual(riesz.laplacian, 0.0 if sizes[0] == 10 else 2.0 * sizes[0], inside)
+        loss = loss + 1 / (2 * sizes[0]) * edge
     method = riesz.auto() if name == "auto" else riesz.METHODS[name](filter=riesz.Shift(SHIFT))
-    run = lambda count: riesz.minimise(loss, D, theta, method, max_steps=count, progress=False)
+    run = lambda count: riesz.minimise(loss, D, theta, method, max_steps=count, key=key, progress=False)
     run(1)
     began = time.process_time()
     one = run(1)
@@ -83,6 +95,15 @@ def measured(options, shape, name, source):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def communication():
+    """The seconds of the all-reduces of a step, by the ring's formula, for some lengths of the smaller side."""
+    bandwidth, latency = 12.5e9, 5e-6
+    print("| devices | " + " | ".join(f"side {side}" for side in (500, 2000, 10_000)) + " |\n" + "|---" * 4 + "|")
+    for n in (2, 8, 64, 1000):
+        seconds = (2 * (n - 1) * (8 * side**2 / (n * bandwidth) + latency) for side in (500, 2000, 10_000))
+        print(f"| {n} | " + " | ".join(f"{1e3 * each:.3g} ms" for each in seconds) + " |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=SHAPES, default=list(SHAPES), metavar="SHAPE")
@@ -92,10 +113,14 @@ def main():
     parser.add_argument("--src", nargs="*", default=[""])
     parser.add_argument("--limit", type=float, default=20.0, help="GiB of a child")
     parser.add_argument("--seconds", type=float, default=300.0, help="CPU seconds of a child")
+    parser.add_argument("--communication", action="store_true", help="a model of what devices send, on paper")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         child(*options.child, options.steps)
+        return
+    if options.communication:
+        communication()
         return
     print("| rows x parameters | method | code | CPU s a step | peak GiB | loss / first | notes |\n" + "|---" * 7 + "|")
     for shape in options.only:
