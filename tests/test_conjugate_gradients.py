@@ -29,6 +29,7 @@ def fit(widths, m):
     return riesz.least_squares(riesz.points(x, data=jnp.sin(3 * x))), D, theta
 
 
+@pytest.mark.at_once(3)
 @pytest.mark.parametrize("method", ("ngd", "qnhb", "nhb", "nn2", "spring"))
 @pytest.mark.parametrize("widths", ((1, 6, 1), (1, 30, 1)))
 def test_every_method_with_a_shift(method, widths):
@@ -39,11 +40,6 @@ def test_every_method_with_a_shift(method, widths):
     )
     np.testing.assert_allclose(found.theta, expected.theta, rtol=1e-6, atol=1e-7)
     assert found.history["solver_residual"].max() < 1e-11 and found.notes == ()
-
-
-def test_auto_makes_quick_steps():
-    found = riesz.minimise(*fit((1, 6, 1), 40), riesz.auto(factorisation=CG), max_steps=30, progress=False, throw=False)
-    assert found.loss < 1e-4 * found.history["loss"][0]
 
 
 def test_what_was_not_reached_is_told():
@@ -83,5 +79,7 @@ def test_evenly(count, wanted):
 def test_mistakes_are_told():
     with pytest.raises(ValueError, match="no spectrum"):
         riesz.ngd(factorisation=riesz.ConjugateGradients())
+    with pytest.raises(ValueError, match="not be ConjugateGradients"):
+        riesz.auto(factorisation=riesz.ConjugateGradients())
     with pytest.raises(ValueError, match="tolerance"):
         riesz.ConjugateGradients(tolerance=0.0)

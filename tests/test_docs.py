@@ -49,6 +49,13 @@ def test_the_example_of_the_reliability_page_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_the_example_of_the_scale_page_runs(tmp_path):
+    names = run_page("docs/scale.md", tmp_path)
+    assert names["mesh"].size == 8 and names["solution"].steps == 20
+    assert float(names["solution"].loss) < 1e-3 * names["solution"].history["loss"][0]
+
+
+@pytest.mark.slow
 def test_the_examples_of_the_extension_page_run(tmp_path):
     names = run_page("docs/extending.md", tmp_path)
     D, theta0 = riesz.mlp(jax.random.key(0), (1, 4, 1))

@@ -120,7 +120,7 @@ def test_large_rows_are_not_stored_where_nobody_chose_a_solver():
     assert solution.history["solver_residual"][0] < 1e-12
 
 
-@pytest.mark.at_once(6)
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("case", CASES)
 def test_norms_and_turning_are_those_of_the_rows(case):
     loss, D, theta, metric, _ = CASES[case]
@@ -131,17 +131,20 @@ def test_norms_and_turning_are_those_of_the_rows(case):
     rows = lambda theta: jnp.concatenate(
         [block.weigh(features(D, block.operator, theta, block.over.x).jacobians) for block in blocks]
     )
-    np.testing.assert_allclose(layers.squares(theta, blocks, how), jnp.sum(rows(theta) ** 2, axis=0), atol=1e-12)
-    turned = jax.jvp(rows, (theta,), (direction,))[1]
-    found = layers.squares(theta, blocks, how, direction)
+    squares = jax.jit(lambda theta: layers.squares(theta, blocks, how))(theta)
+    np.testing.assert_allclose(squares, jnp.sum(rows(theta) ** 2, axis=0), atol=1e-12)
+    turned = jax.jit(lambda theta: jax.jvp(rows, (theta,), (direction,))[1])(theta)
+    found = jax.jit(lambda theta: layers.squares(theta, blocks, how, direction))(theta)
     np.testing.assert_allclose(found, jnp.sum(turned**2, axis=0), rtol=1e-9, atol=1e-9 * float(jnp.max(found)))
     scale = layers.factored(jnp.exp(jnp.sin(jnp.arange(theta.size))), how)
     np.testing.assert_allclose(layers.factored(scale, how), scale, rtol=1e-12)
     scaled = rows(theta) / scale[None, :]
-    np.testing.assert_allclose(layers.kernel(theta, blocks, how, scale), scaled @ scaled.T, rtol=1e-9, atol=1e-11)
+    kernel = jax.jit(lambda theta: layers.kernel(theta, blocks, how, scale))(theta)
+    np.testing.assert_allclose(kernel, scaled @ scaled.T, rtol=1e-9, atol=1e-11)
     assert psi.shape[0] >= psi.shape[1] or psi.layers is not None
 
 
+@pytest.mark.slow
 def test_auto_on_layers_does_not_see_units_of_inputs_outputs_and_layers():
     x = jax.random.uniform(KEY, (20, 3))
     network = lambda p, x: p["c"] @ jnp.tanh(p["b"] @ jnp.tanh(p["a"] @ x))

@@ -72,7 +72,7 @@ def runs(problem, method, steps, **options):
     return riesz.minimise(*problem, method, max_steps=steps, key=key, progress=False, throw=False, **options)
 
 
-@pytest.mark.at_once(10)
+@pytest.mark.at_once(6)
 @pytest.mark.parametrize("count", (1, 2, 8))
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -83,7 +83,7 @@ def test_a_step_is_the_same_on_any_number_of_devices(name, solver, count):
     assert found.history["rank"] == expected.history["rank"]
 
 
-@pytest.mark.at_once(4)
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("count", (2, 8))
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("method", ("nhb", "spring", "nn2", "qnhb"))
@@ -93,7 +93,8 @@ def test_twenty_steps_are_the_same(method, name, count):
     assert distance(problem, found.theta, expected.theta) < 1e-10
 
 
-@pytest.mark.parametrize("count", (2, 8))
+@pytest.mark.at_once(1)
+@pytest.mark.parametrize("count", (8, 2))
 def test_auto(count):
     # Every parameter turns its tangent function. Those that do not, as a last bias, auto scales by 1e-8, so that the
     # rounding of their large columns is 1e-8 of the others.
@@ -106,12 +107,14 @@ def test_auto(count):
     np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-6)
 
 
-@pytest.mark.parametrize("shape", ((8,), (4, 2)))
-@pytest.mark.parametrize("kind", (AxisType.Auto, AxisType.Explicit))
-def test_any_mesh_will_do(shape, kind):
+@pytest.mark.at_once(1)
+@pytest.mark.parametrize(
+    "kind, shape", ((AxisType.Explicit, (4, 2)), (AxisType.Explicit, (8,)), (AxisType.Auto, (4, 2)))
+)
+def test_any_mesh_will_do(kind, shape):
     names = ("hosts", "cores")[: len(shape)]
     mesh = jax.make_mesh(shape, names, axis_types=(kind,) * len(shape))
-    problem, method = poisson(), riesz.nhb(filter=SHIFT)
+    problem, method = fit(), riesz.nhb(filter=SHIFT)
     expected = runs(problem, method, 3)
     found = runs(problem, method, 3, mesh=mesh)
     assert distance(problem, found.theta, expected.theta) < 1e-12
@@ -163,7 +166,8 @@ def test_metrics_and_callbacks_see_whole_values():
 
 
 def test_a_checkpoint_goes_on_with_another_mesh(tmp_path):
-    problem, method = poisson(drawn=True), riesz.nhb(filter=SHIFT)
+    loss, D, theta = fit()
+    problem, method = (riesz.least_squares(riesz.minibatch(loss.over, 45)), D, theta), riesz.ngd(filter=SHIFT)
     expected = runs(problem, method, 12)
     begun = runs(problem, method, 5, mesh=mesh_of(8), checkpoint=tmp_path)
     assert begun.steps == 5 and not any("devices" in note for note in begun.notes)
@@ -202,7 +206,8 @@ def tall():
     return fit((1, 8, 1), 4000)
 
 
-@pytest.mark.parametrize("solver", ("Gram", "Gram, chunks", "Cholesky", "Cholesky, chunks"))
+@pytest.mark.at_once(2)
+@pytest.mark.parametrize("solver", ("Gram", "Gram, chunks", "Cholesky, chunks", "Cholesky"))
 def test_a_gram_matrix_is_one_sum_and_no_row_is_gathered(solver):
     problem = tall()
     d = problem[2].size
@@ -235,17 +240,23 @@ def test_a_kernel_matrix_is_a_sum_over_parameters():
 # The parts. -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", ((64, 5), (61, 5), (24, 20)))
+@pytest.mark.at_once(1)
+@pytest.mark.parametrize("shape", ((61, 5), (64, 5), (24, 20)))
 def test_spread_reflectors_are_a_QR_factorisation(shape):
     mesh = checked_mesh(mesh_of(8))
     A = jax.random.normal(jax.random.key(0), shape)
-    Q, R = jax.jit(lambda A: SpreadReflectors.of(A, mesh))(A)
-    dense = Q.array()
+    x = A[:, 0] ** 2
+
+    @jax.jit
+    def products(A):
+        Q, R = SpreadReflectors.of(A, mesh)
+        return R, Q.array(), Q.transposed(x), Q @ R[:, :2]
+
+    R, dense, inside, outside = products(A)
     np.testing.assert_allclose(dense @ R, A, atol=1e-13)
     np.testing.assert_allclose(dense.T @ dense, np.eye(shape[1]), atol=1e-13)
-    x, y = A[:, 0] ** 2, R[:, :2]
-    np.testing.assert_allclose(Q.transposed(x), dense.T @ x, atol=1e-13)
-    np.testing.assert_allclose(Q @ y, dense @ y, atol=1e-13)
+    np.testing.assert_allclose(inside, dense.T @ x, atol=1e-13)
+    np.testing.assert_allclose(outside, dense @ R[:, :2], atol=1e-13)
 
 
 def test_the_fingerprint_knows_no_mesh():

@@ -50,6 +50,7 @@ def test_few_rows_are_not_mixed():
     np.testing.assert_array_equal(riesz.Sketched(riesz.QRSVD(), 4)(rows).inverse(filter).project(r), expected)
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("solver", (riesz.QRSVD(), riesz.Gram(), riesz.Cholesky(), riesz.QRSVD(64)))
 def test_steps_end_where_exact_ones_end(solver):
     loss, D, theta, best = linear()
@@ -60,7 +61,8 @@ def test_steps_end_where_exact_ones_end(solver):
     np.testing.assert_allclose(found.theta, best, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ("nhb", "qnhb", "nn2", "spring", "auto"))
+@pytest.mark.at_once(2)
+@pytest.mark.parametrize("name", ("nhb", "qnhb", "auto", "nn2", "spring"))
 def test_every_method(name):
     x = jnp.linspace(-1.0, 1.0, 300)
     loss = riesz.least_squares(riesz.points(x, data=jnp.sin(3 * x)))

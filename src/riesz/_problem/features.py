@@ -109,7 +109,7 @@ def derivative(f: Callable[[Vector], jax.Array], theta: Vector) -> tuple[jax.Arr
     mode, functions with a `custom_vjp` no forward mode.
     """
     try:
-        z, pullback = jax.vjp(f, theta)
+        z, pullback = jax.vjp(lambda theta: jnp.asarray(f(theta)), theta)
         if z.size == 1:
             return z, pullback(jnp.ones_like(z))[0].reshape(1, -1)
         if z.size <= theta.size:

@@ -44,7 +44,7 @@ def by_shape(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abst
     shifts |= choices is None and wide
     if rows * theta.size <= LARGE or not (shifts or wide) or (wide and plan(D, theta, values) is None):
         return method
-    if shifts and min(rows, theta.size) > SIDE:
+    if shifts and choices is not None and min(rows, theta.size) > SIDE:
         solver, side = ConjugateGradients(), "products"
     else:
         solver = (Cholesky if shifts else Gram)(CHUNK) if wide else Cholesky()

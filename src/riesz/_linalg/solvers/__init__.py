@@ -21,7 +21,7 @@ def as_solver(factorisation: Any) -> AbstractSolver:
     """The solver that a user chose by `factorisation=`; None is the default, `QRSVD()`."""
     if factorisation is None:
         return DEFAULT
-    examples = "riesz.QRSVD(), riesz.Gram(), riesz.Cholesky() or None"
+    examples = "riesz.QRSVD(), riesz.Gram(), riesz.Cholesky(), riesz.ConjugateGradients(), riesz.Sketched() or None"
     return _check.kind("factorisation", factorisation, AbstractSolver, examples)
 
 

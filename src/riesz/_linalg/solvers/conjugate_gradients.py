@@ -54,7 +54,7 @@ class Iterated(AbstractInverse):
 
 
 class ConjugateGradients(AbstractSolver):
-    r"""Conjugate gradients, for the filter `Shift` where rows and parameters are both many.
+    r"""Conjugate gradients, for the filter `Shift` where rows and parameters are both many; not for `auto`.
 
     Neither rows nor any matrix of N x N or d x d is stored: a step of it is one derivative along a direction and one
     pulled back. The preconditioner is the damped Gram matrix of the rows of some points, evenly chosen. The column

@@ -13,7 +13,7 @@ from ..._geometry.inner_products import AbstractMetric, BoundedGaussNewton, Gaus
 from ..._geometry.linearise import Sample, linearise
 from ..._geometry.tangent import Representer, TangentSpace
 from ..._linalg.filters import Shift
-from ..._linalg.solvers import QRSVD, AbstractSolver, as_solver
+from ..._linalg.solvers import QRSVD, AbstractSolver, ConjugateGradients, as_solver
 from ..._linalg.solvers.qrsvd import SingularValues
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
@@ -67,6 +67,13 @@ class Auto(AbstractMethod):
     long: LongSteps | None = eqx.field(default_factory=LongSteps)
     """None for quick steps alone."""
     factorisation: AbstractSolver = eqx.field(converter=as_solver, default=None)
+
+    def __check_init__(self):
+        if isinstance(self.factorisation, ConjugateGradients):
+            raise ValueError(
+                "factorisation must not be ConjugateGradients() for auto, whose damping falls to rounding, where "
+                "they do not converge: take riesz.Cholesky(chunk=1024), or riesz.spring(filter=riesz.Shift(1e-3))."
+            )
 
     def init(self, theta: Vector) -> AutoState:
         """Nothing is known yet."""
