@@ -18,8 +18,10 @@ log = logging.getLogger("riesz")
 
 LARGE = 2e7
 """Rows with more numbers than these take seconds to factorise ..."""
+WIDE = 5e6
+"""... and so do fewer where rows are fewer than parameters, for filters that need no singular values; all these ..."""
 CHUNK = 1024
-"""... and are then never stored; products with them take so many points at a time."""
+"""... are then never stored; products with them take so many points at a time."""
 SIDE = 10_000
 """Where both sides are longer than this, no matrix is made of either: it would take gigabytes, and minutes."""
 
@@ -42,7 +44,8 @@ def by_shape(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abst
     # Auto needs singular values for its long steps, which rows fewer than parameters seldom see.
     wide, shifts = rows < theta.size, choices is not None and isinstance(choices.filter, Shift)
     shifts |= choices is None and wide
-    if rows * theta.size <= LARGE or not (shifts or wide) or (wide and plan(D, theta, values) is None):
+    least = WIDE if wide and choices is not None and shifts else LARGE
+    if rows * theta.size <= least or not (shifts or wide) or (wide and plan(D, theta, values) is None):
         return method
     if shifts and choices is not None and min(rows, theta.size) > SIDE:
         solver, side = ConjugateGradients(), "products"
