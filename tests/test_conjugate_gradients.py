@@ -29,7 +29,7 @@ def fit(widths, m):
     return riesz.least_squares(riesz.points(x, data=jnp.sin(3 * x))), D, theta
 
 
-@pytest.mark.at_once(3)
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("method", ("ngd", "qnhb", "nhb", "nn2", "spring"))
 @pytest.mark.parametrize("widths", ((1, 6, 1), (1, 30, 1)))
 def test_every_method_with_a_shift(method, widths):
@@ -49,6 +49,7 @@ def test_what_was_not_reached_is_told():
     assert any("linear systems were solved to" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_two_terms_and_operators():
     D, theta = riesz.mlp(jax.random.key(1), (2, 6, 1))
     edge = riesz.points(jnp.stack([jnp.zeros(13), jnp.linspace(0.0, 1.0, 13)], axis=1), data=jnp.zeros(13))

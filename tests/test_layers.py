@@ -55,7 +55,7 @@ CASES = {
 }
 
 
-@pytest.mark.at_once(6)
+@pytest.mark.at_once(3)
 @pytest.mark.parametrize("case", CASES)
 def test_the_kernel_is_that_of_the_rows(case):
     loss, D, theta, metric, matrices = CASES[case]
@@ -120,7 +120,7 @@ def test_large_rows_are_not_stored_where_nobody_chose_a_solver():
     assert solution.history["solver_residual"][0] < 1e-12
 
 
-@pytest.mark.at_once(2)
+@pytest.mark.at_once(1)
 @pytest.mark.parametrize("case", CASES)
 def test_norms_and_turning_are_those_of_the_rows(case):
     loss, D, theta, metric, _ = CASES[case]

@@ -72,7 +72,7 @@ def runs(problem, method, steps, **options):
     return riesz.minimise(*problem, method, max_steps=steps, key=key, progress=False, throw=False, **options)
 
 
-@pytest.mark.at_once(6)
+@pytest.mark.at_once(3)
 @pytest.mark.parametrize("count", (1, 2, 8))
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -83,7 +83,7 @@ def test_a_step_is_the_same_on_any_number_of_devices(name, solver, count):
     assert found.history["rank"] == expected.history["rank"]
 
 
-@pytest.mark.at_once(2)
+@pytest.mark.at_once(1)
 @pytest.mark.parametrize("count", (2, 8))
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("method", ("nhb", "spring", "nn2", "qnhb"))
@@ -123,6 +123,7 @@ def test_any_mesh_will_do(kind, shape):
     assert distance(problem, found.theta, expected.theta) < 1e-12
 
 
+@pytest.mark.slow
 def test_data_on_one_device_are_taken_from_there():
     loss, D, theta = fit()
     theta = jax.device_put(theta, jax.devices()[3])
@@ -140,6 +141,7 @@ def test_inner_products_of_their_own(operator):
     assert distance(problem, found.theta, expected.theta) < 1e-11
 
 
+@pytest.mark.slow
 def test_a_residual_vector_stays_whole():
     t = jnp.linspace(0.0, 1.0, 13)
     residual = lambda v: v(t[3]) - jnp.cos(t)
@@ -231,6 +233,7 @@ def test_two_terms_stay_on_their_devices():
     assert sizes.get("all-gather", 0) < theta.size, sizes
 
 
+@pytest.mark.slow
 def test_a_kernel_matrix_is_a_sum_over_parameters():
     problem = fit((1, 400, 1), 16)
     sizes = moved(problem, riesz.ngd(filter=SHIFT, factorisation=riesz.Gram()))
