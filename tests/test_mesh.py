@@ -156,6 +156,21 @@ def test_a_residual_vector_stays_whole():
     np.testing.assert_allclose(found.theta, expected.theta, rtol=1e-12)
 
 
+class Powers(eqx.Module):
+    """A parametrisation that counts by a Python number, which is a leaf of it."""
+
+    count: int
+
+    def __call__(self, theta):
+        return lambda x: sum(theta[i] * x**i for i in range(self.count))
+
+
+def test_numbers_of_python_stay_what_they_are():
+    loss, _, _ = fit()
+    found = runs((loss, Powers(3), jnp.zeros(3)), riesz.ngd(filter=SHIFT), 2, mesh=mesh_of(2))
+    assert found.steps == 2 and np.isfinite(found.loss)
+
+
 def test_metrics_and_callbacks_see_whole_values():
     loss, D, theta = fit()
     seen = []

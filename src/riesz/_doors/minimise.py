@@ -84,7 +84,6 @@ def minimise(
       assembled in chunks, or `Gram` is used without storing them, with a note in the log "riesz" of what that costs;
       where nothing fits, a `MemoryError` comes before the first step.
     - `restarts`: a `riesz.Restarts(n)`, to begin again up to n times where a start ends badly; all share the limits.
-
     - `mesh`: devices over which the points of every measure are spread, such as `jax.make_mesh((8,), ("points",))`.
 
     **Returns:** a `Solution`: the best parameters `theta`, their `loss` and `function`, the `last` parameters,

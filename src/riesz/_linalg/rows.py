@@ -79,9 +79,11 @@ class AbstractRows(eqx.Module):
         """The squared norms of the columns of dPsi/dtheta along a direction; None where rows are assembled for it."""
         return None
 
-    @abc.abstractmethod
     def some(self, points: int) -> Rows:
         """The rows of so many points, evenly chosen, raised so that their Gram matrix is near that of all."""
+        rows = self.shape[0]
+        chosen = evenly(rows, points)
+        return self.array()[chosen] * (rows / chosen.size) ** 0.5
 
     @property
     def T(self) -> "Transposed":
@@ -135,11 +137,6 @@ class Stored(AbstractRows):
 
     def array(self) -> Rows:
         return self.values
-
-    def some(self, points: int) -> Rows:
-        rows = self.values.shape[0]
-        chosen = evenly(rows, points)
-        return self.values[chosen] * (rows / chosen.size) ** 0.5
 
     def scaled(self, scale: jax.Array) -> "Stored":
         return Stored(self.values / scale[None, :], self.mesh)

@@ -37,7 +37,7 @@ def recording(
         written: dict[AbstractLog, int] = {}
 
         def begin() -> bytes:
-            """Lock, read and open what there is; the bytes of the checkpoint that the run goes on from, if any."""
+            """Lock, read and open what there is; for other processes, the checkpoint that the run goes on from."""
             nonlocal logs
             if keeper is not None:
                 _check_apart(keeper.folder, logs)
@@ -50,7 +50,7 @@ def recording(
                 # A folder that cannot be written to is an error at the start, and no reason to lose a run later.
                 with _going_on("The checkpoint cannot be saved") if number else _refusing(keeper.folder):
                     keeper.save()
-            return keeper.content if keeper is not None and keeper.resumed else b""
+            return keeper.content if keeper is not None and keeper.resumed and hosts.are_many() else b""
 
         found = hosts.from_first(begin)
         if not hosts.is_first():

@@ -20,16 +20,21 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
+def are_many() -> bool:
+    """Whether there are other processes."""
+    return jax.process_count() > 1
+
+
 def any_of(flag: bool) -> bool:
     """Whether the flag is set on any process."""
-    if jax.process_count() == 1:
+    if not are_many():
         return flag
     return bool(np.any(multihost_utils.process_allgather(np.asarray(flag))))
 
 
 def from_first(find: Callable[[], bytes]) -> bytes:
     """What a function finds on the first process, on all of them; where it fails there, all fail."""
-    if jax.process_count() == 1:
+    if not are_many():
         return find()
     failure: BaseException | None = None
     content, good = b"", True

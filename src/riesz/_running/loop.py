@@ -28,6 +28,8 @@ PATIENCE = 5
 """This many non-finite trials, steps without any direction, or steps that change nothing, in a row end a run."""
 FADING, BATCHES = 0.95, 20
 """Where points are drawn, tests see means that fade by this factor per step, once they have seen this many batches."""
+MIXING = 2**32 - 1
+"""What is folded into the key for a solver that draws: no step has this number, so that no points share its numbers."""
 TOLERANCES = ("gradient", "step", "loss")
 """What a tolerance may be for."""
 TESTED = ("loss", "gradient", "length", "change")
@@ -99,7 +101,10 @@ def everywhere(tree: Any, mesh: Mesh | None) -> Any:
     whole = NamedSharding(mesh, PartitionSpec())
 
     def put(leaf: Any) -> Any:
-        if not eqx.is_array_like(leaf) or (isinstance(leaf, jax.Array) and leaf.sharding == whole):
+        # Python's numbers stay what they are: a model may count by them.
+        if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
+            return leaf
+        if isinstance(leaf, jax.Array) and leaf.sharding == whole:
             return leaf
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return jax.random.wrap_key_data(put(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
@@ -168,7 +173,7 @@ class Problem(eqx.Module):
         """The points of a step with the randomness of a solver that draws, apart from that of points."""
         if not self.mixes:
             return sample
-        return dataclasses.replace(sample, key=jax.random.fold_in(jax.random.fold_in(key, 0), step))
+        return dataclasses.replace(sample, key=jax.random.fold_in(jax.random.fold_in(key, MIXING), step))
 
     @property
     def columns(self) -> dict[str, type]:

@@ -124,9 +124,9 @@ def _solving(solver: AbstractSolver, sizes: list[Size], d: int, copies: int = 0,
         return 2 * some * d + 3 * some**2 + 8 * d + passed
     squares, kept = (3, 3) if isinstance(solver, Gram | Cholesky) else (4, 2)
     held = kept + copies if chunk is None or isinstance(solver, QRSVD) else 0
-    # All rows before weighting are one of the copies that are held; those of a chunk come on top.
     if layered and N < d and held == 0:
         return squares * k**2 + 2 * min(NUMBERS, N * d) + sum(6 * s.points * s.numbers for s in sizes) + 8 * d
+    # All rows before weighting are one of the copies that are held; those of a chunk come on top.
     more = 0 if chunk is None else (1 + copies) * d
     assembled = sum(min(chunk or s.points, s.points) * (more * s.values + 2 * s.numbers) for s in sizes)
     return held * N * d + squares * k**2 + assembled
