@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import riesz
-from riesz._geometry import layers
+from riesz._geometry import layered
 from riesz._geometry.assembly import Chunked, rows_of
 from riesz._geometry.inner_products import L2, GaussNewton
+from riesz._geometry.layers import plan
 from riesz._geometry.linearise import linearise
 from riesz._problem.features import features
 from riesz._running.shape import LARGE
@@ -55,17 +56,49 @@ CASES = {
 }
 
 
+def by_layers(D, theta, blocks, chunk=4):
+    how = plan(D, theta, [(block.operator, block.over.x) for block in blocks])
+    assert how is not None
+    return layered.Layered.of(Chunked(D, theta, blocks, chunk), theta, blocks, how, chunk)
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13 * np.abs(expected).max())
+
+
 @pytest.mark.at_once(3)
 @pytest.mark.parametrize("case", CASES)
 def test_the_kernel_is_that_of_the_rows(case):
     loss, D, theta, metric, matrices = CASES[case]
     at = linearise(loss, D, theta, riesz.ngd().draw(loss, D, theta))
     blocks = metric.blocks(at, None)
-    how = layers.plan(D, theta, [(block.operator, block.over.x) for block in blocks])
-    assert how is not None and len(how.matrices) == matrices
-    found = jax.jit(lambda theta: layers.kernel(theta, blocks, how))(theta)
-    expected = rows_of(D, theta, blocks, None).kernel()
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13 * np.abs(expected).max())
+    psi, expected = by_layers(D, theta, blocks), rows_of(D, theta, blocks, None)
+    assert len(psi.how.matrices) == matrices
+    found = jax.jit(lambda theta: by_layers(D, theta, blocks).kernel())(theta)
+    close(found, expected.kernel())
+
+
+@pytest.mark.at_once(3)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("chunk", [4, 1000])
+def test_products_are_those_of_the_rows(case, chunk):
+    """Also where the rows of a matrix with many columns are held, because all points are within a chunk."""
+    loss, D, theta, metric, _ = CASES[case]
+    at = linearise(loss, D, theta, riesz.ngd().draw(loss, D, theta))
+    blocks = metric.blocks(at, None)
+    expected = rows_of(D, theta, blocks, None)
+    rows, d = expected.shape
+    several = jax.random.normal(KEY, (rows, 2)), jax.random.normal(KEY, (d, 2))
+
+    def products(theta):
+        psi, (r, delta) = by_layers(D, theta, blocks, chunk), several
+        one = psi @ delta[:, 0], psi.T @ r[:, 0]
+        return *one, psi @ delta, psi.T @ r, psi.kernel(), psi.array(), psi.norms()
+
+    r, delta = several
+    known = expected @ delta, expected.T @ r, expected.kernel(), expected.array(), expected.norms()
+    for found, wanted in zip(jax.jit(products)(theta), (known[0][:, 0], known[1][:, 0], *known), strict=True):
+        close(found, wanted)
 
 
 def test_rows_for_some_outputs_at_a_time(monkeypatch):
@@ -74,9 +107,9 @@ def test_rows_for_some_outputs_at_a_time(monkeypatch):
     at = linearise(loss, D, theta, riesz.ngd().draw(loss, D, theta))
     blocks = metric.blocks(at, None)
     expected = rows_of(D, theta, blocks, None).kernel()
-    monkeypatch.setattr(layers, "NUMBERS", 9 * 12 * 5)  # five of twelve outputs
-    found = Chunked(D, theta, blocks, 4).kernel()
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13 * np.abs(expected).max())
+    monkeypatch.setattr(layered, "NUMBERS", 9 * 12 * 5)  # five of twelve outputs
+    for chunk in (4, 1000):
+        close(by_layers(D, theta, blocks, chunk).kernel(), expected)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +122,7 @@ def test_rows_for_some_outputs_at_a_time(monkeypatch):
     ids=["convolution", "entry by entry", "a loop"],
 )
 def test_a_model_without_matrix_products_has_no_layers(model):
-    assert layers.plan(model, jnp.ones(20), [(riesz.identity, X)]) is None
+    assert plan(model, jnp.ones(20), [(riesz.identity, X)]) is None
 
 
 FILTERS = {"Shift": riesz.Shift(1e-3), "Floor": riesz.Floor(1e-3), "Cutoff": riesz.Cutoff(1e-3)}
@@ -126,22 +159,23 @@ def test_norms_and_turning_are_those_of_the_rows(case):
     loss, D, theta, metric, _ = CASES[case]
     at = linearise(loss, D, theta, riesz.ngd().draw(loss, D, theta), rows=False, chunk=4)
     blocks = metric.blocks(at, None)
-    psi, direction = Chunked(D, theta, blocks, 4), jnp.cos(jnp.arange(theta.size))
-    how = layers.plan(D, theta, [(block.operator, block.over.x) for block in blocks])
+    psi, direction = by_layers(D, theta, blocks), jnp.cos(jnp.arange(theta.size))
     rows = lambda theta: jnp.concatenate(
         [block.weigh(features(D, block.operator, theta, block.over.x).jacobians) for block in blocks]
     )
-    squares = jax.jit(lambda theta: layers.squares(theta, blocks, how))(theta)
-    np.testing.assert_allclose(squares, jnp.sum(rows(theta) ** 2, axis=0), atol=1e-12)
+    norms = jax.jit(lambda theta: by_layers(D, theta, blocks).norms())(theta)
+    np.testing.assert_allclose(norms**2, jnp.sum(rows(theta) ** 2, axis=0), atol=1e-12)
     turned = jax.jit(lambda theta: jax.jvp(rows, (theta,), (direction,))[1])(theta)
-    found = jax.jit(lambda theta: layers.squares(theta, blocks, how, direction))(theta)
+    found = jax.jit(lambda theta: by_layers(D, theta, blocks).turned(direction))(theta)
     np.testing.assert_allclose(found, jnp.sum(turned**2, axis=0), rtol=1e-9, atol=1e-9 * float(jnp.max(found)))
-    scale = layers.factored(jnp.exp(jnp.sin(jnp.arange(theta.size))), how)
-    np.testing.assert_allclose(layers.factored(scale, how), scale, rtol=1e-12)
+    psi, scale = psi.in_coordinates(jnp.exp(jnp.sin(jnp.arange(theta.size))))
+    np.testing.assert_allclose(psi.in_coordinates(scale)[1], scale, rtol=1e-12)
     scaled = rows(theta) / scale[None, :]
-    kernel = jax.jit(lambda theta: layers.kernel(theta, blocks, how, scale))(theta)
-    np.testing.assert_allclose(kernel, scaled @ scaled.T, rtol=1e-9, atol=1e-11)
-    assert psi.shape[0] >= psi.shape[1] or psi.layers is not None
+    np.testing.assert_allclose(psi.scaled(scale).kernel(), scaled @ scaled.T, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(psi.scaled(scale).array(), scaled, rtol=1e-9, atol=1e-11)
+    other = rows(theta) * jnp.arange(1.0, 1 + theta.size)[None, :]
+    unlike = by_layers(D, theta, blocks).scaled(1 / jnp.arange(1.0, 1 + theta.size))
+    np.testing.assert_allclose(unlike.kernel(), other @ other.T, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.slow

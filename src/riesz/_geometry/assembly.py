@@ -1,4 +1,4 @@
-"""How rows are held: stored as one array, or assembled for a chunk of points at a time when a product needs them."""
+"""How rows are held: stored as one array, by layers, or assembled for a chunk of points when a product needs them."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,15 +12,19 @@ from jax.sharding import Mesh
 from .._linalg.rows import AbstractRows, Stored, evenly
 from .._problem.features import Whole, along, features
 from .._types import Parametrisation, Rows, Vector
-from . import layers
+from .layered import Layered
+from .layers import plan
 from .rows import Block, block_on, chunks_of, is_one_chunk, pull_in_chunks, sum_over_chunks, weighted
 from .stacking import joined, mesh_of, stack, unstack
 
 
 def rows_of(D: Parametrisation, theta: Vector, blocks: tuple[Block, ...], chunk: int | None) -> AbstractRows:
-    """All rows of the blocks: stored, or known by their products and assembled for `chunk` points at a time."""
+    """All rows of the blocks: stored; or by layers where rows are fewer than parameters; or `chunk` points at a time."""
     if chunk is not None:
-        return Chunked(D, theta, blocks, chunk)
+        chunked = Chunked(D, theta, blocks, chunk)
+        rows, d = chunked.shape
+        how = plan(D, theta, [(block.operator, block.over.x) for block in blocks]) if rows < d else None
+        return chunked if how is None else Layered.of(chunked, theta, blocks, how, chunk)
     parts = [block.weigh(block.features.jacobians) for block in blocks if block.features.jacobians is not None]
     return Stored(stack(blocks, parts), mesh_of(blocks))
 
@@ -37,8 +41,6 @@ class Chunked(AbstractRows):
     blocks: tuple[Block, ...]
     chunk: int = eqx.field(static=True)
     scale: jax.Array | None = None
-    factored: bool = eqx.field(static=True, default=False)
-    """Whether scales are products of a row and a column factor of every matrix of the model."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -78,33 +80,11 @@ class Chunked(AbstractRows):
     def gram(self) -> jax.Array:
         return self._sum(lambda psi: psi.T @ psi)
 
-    @property
-    def layers(self) -> layers.Plan | None:
-        """How parameters enter through matrix products, where that is the way to know these rows."""
-        rows, d = self.shape
-        values = [(block.operator, block.over.x) for block in self.blocks]
-        return layers.plan(self.D, self.theta, values) if rows < d else None
-
-    def in_coordinates(self, scale: jax.Array) -> tuple["Chunked", jax.Array]:
-        """The nearest scale whose part for every matrix is a product, so that no row has to be assembled for it."""
-        how = self.layers
-        return (self, scale) if how is None else (dataclasses.replace(self, factored=True), layers.factored(scale, how))
-
-    def turned(self, direction: Vector) -> jax.Array | None:
-        how = self.layers
-        return None if how is None else layers.squares(self.theta, self.blocks, how, direction)
-
     def kernel(self) -> jax.Array:
-        """The kernel matrix: layer by layer where the model has layers, else every chunk once for each chunk."""
-        how = self.layers if self.scale is None or self.factored else None
-        if how is not None:
-            return layers.kernel(self.theta, self.blocks, how, self.scale)
+        """The kernel matrix: every chunk is assembled once for each chunk."""
         return self._map(lambda psi: self._map(lambda other: other @ psi.T).T)
 
     def norms(self) -> jax.Array:
-        how = self.layers
-        if how is not None:
-            return self._divided(jnp.sqrt(layers.squares(self.theta, self.blocks, how)))
         return jnp.sqrt(self._sum(lambda psi: jnp.sum(psi**2, axis=0)))
 
     def array(self) -> Rows:

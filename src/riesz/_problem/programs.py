@@ -126,3 +126,8 @@ def needed(program: Any) -> list[Any]:
             wanted.update(v for v in equation.invars if not isinstance(v, jex.Literal))
             steps.append(equation)
     return steps[::-1]
+
+
+def without_unused(closed: Any) -> Any:
+    """The same program with its constants, less the steps that lead to no output, as derivatives leave them behind."""
+    return closed.replace(jaxpr=closed.jaxpr.replace(eqns=needed(closed.jaxpr)))

@@ -21,7 +21,8 @@ import jax
 import jax.numpy as jnp
 
 from .. import _check
-from .._geometry.layers import NUMBERS, plan
+from .._geometry.layered import NUMBERS, rows_held
+from .._geometry.layers import Plan, plan
 from .._geometry.parameter_metrics import Hessian
 from .._linalg.filters import Shift
 from .._linalg.solvers import QRSVD, AbstractSolver, Cholesky, ConjugateGradients, Gram
@@ -114,8 +115,8 @@ def _size(operator: Operator, D: Parametrisation, theta: Vector, x: Any) -> Size
     return Size(1 if isinstance(operator, Whole) else x.shape[0], values, numbers[True], numbers[False])
 
 
-def _solving(solver: AbstractSolver, sizes: list[Size], d: int, copies: int = 0, layered: bool = False) -> int:
-    """Numbers for the rows of some blocks and their factors; `copies` more of the rows, unless these have layers."""
+def _solving(solver: AbstractSolver, sizes: list[Size], d: int, copies: int = 0, how: Plan | None = None) -> int:
+    """Numbers for the rows of some blocks and their factors; `copies` more of the rows; `how` they have layers."""
     N = sum(size.rows for size in sizes)
     k, chunk = min(N, d), solver.points_at_once
     if isinstance(solver, ConjugateGradients):
@@ -124,18 +125,19 @@ def _solving(solver: AbstractSolver, sizes: list[Size], d: int, copies: int = 0,
         return 2 * some * d + 3 * some**2 + 8 * d + passed
     squares, kept = (3, 3) if isinstance(solver, Gram | Cholesky) else (4, 2)
     held = kept + copies if chunk is None or isinstance(solver, QRSVD) else 0
-    if layered and N < d and held == 0:
-        return squares * k**2 + 2 * min(NUMBERS, N * d) + sum(6 * s.points * s.numbers for s in sizes) + 8 * d
+    if how is not None and chunk is not None and N < d and held == 0:
+        whole = (1 + copies) * rows_held(how, [s.rows if s.points <= chunk else 0 for s in sizes])
+        return squares * k**2 + 2 * min(NUMBERS, N * d) + whole + sum(6 * s.points * s.numbers for s in sizes) + 8 * d
     # All rows before weighting are one of the copies that are held; those of a chunk come on top.
     more = 0 if chunk is None else (1 + copies) * d
     assembled = sum(min(chunk or s.points, s.points) * (more * s.values + 2 * s.numbers) for s in sizes)
     return held * N * d + squares * k**2 + assembled
 
 
-def _has_layers(loss: AbstractLoss, D: Parametrisation, theta: Vector, sample: Any) -> bool:
-    """Whether kernel matrices are put together layer by layer, for the operators of the loss."""
+def _layers(loss: AbstractLoss, D: Parametrisation, theta: Vector, sample: Any) -> Plan | None:
+    """How rows are known by layers, for the operators of the loss; None where they are not."""
     values = [(term.operator, over.x) for term, over in zip(loss.terms, sample.terms, strict=True)]
-    return sample.W_points is None and plan(D, theta, values) is not None
+    return plan(D, theta, values) if sample.W_points is None else None
 
 
 def predicted(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: AbstractMethod, key: Any = None) -> int:
@@ -146,8 +148,9 @@ def predicted(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abs
     if method.solver is not None:
         spaces = [_sizes(metric, own, terms, sample, D, theta) for metric, own in _spaces(method, sample)]
         copies = 2 if isinstance(method, Auto) else 0
-        layered = method.solver.points_at_once is not None and len(spaces) == 1 and _has_layers(loss, D, theta, sample)
-        numbers += max(_solving(method.solver, space, d, copies, layered) for space in spaces)
+        layered = method.solver.points_at_once is not None and len(spaces) == 1
+        how = _layers(loss, D, theta, sample) if layered else None
+        numbers += max(_solving(method.solver, space, d, copies, how) for space in spaces)
         numbers += sum(2 * sum(size.rows for size in space) * d for space in spaces[1:])
     elif isinstance(method, AbstractScheme) and isinstance(method.choices.W, Hessian):
         numbers += 5 * d**2 + d * sum(size.points * size.numbers for size in terms)
