@@ -19,7 +19,7 @@ from .stacking import joined, mesh_of, stack, unstack
 
 
 def rows_of(D: Parametrisation, theta: Vector, blocks: tuple[Block, ...], chunk: int | None) -> AbstractRows:
-    """All rows of the blocks: stored; or by layers where rows are fewer than parameters; or `chunk` points at a time."""
+    """All rows of the blocks: stored, or `chunk` points at a time; by layers where rows are fewer than parameters."""
     if chunk is not None:
         chunked = Chunked(D, theta, blocks, chunk)
         rows, d = chunked.shape

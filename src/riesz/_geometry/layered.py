@@ -21,12 +21,12 @@ from jax.sharding import Mesh
 
 from .._linalg.rows import AbstractRows
 from .._types import Rows, Vector
-from .layers import Plan, Reading
+from .layers import Plan, Reading, run_order, taken
 from .rows import Block
 from .stacking import mesh_of, stack, unstack
 
-NUMBERS = 2**22
-"""About so many numbers of the rows of one matrix are in work at a time, where these are needed."""
+NUMBERS = 2**20
+"""About so many numbers of the rows of one matrix are in work at a time, where these are needed: caches hold them."""
 
 
 class Factors(eqx.Module):
@@ -51,7 +51,9 @@ class Factors(eqx.Module):
 
     def with_rows(self) -> "Factors":
         """The same with the rows themselves."""
-        rows = jnp.einsum("ior,irn->ion", jnp.swapaxes(self.left, 1, 2), self.repeated())
+        # The barrier has the left factors transposed once: otherwise the compiler reads them across, four times slower.
+        left = jax.lax.optimization_barrier(jnp.swapaxes(self.left, 1, 2))
+        rows = jnp.einsum("ior,irn->ion", left, self.repeated())
         return Factors(self.left, self.right, rows)
 
     def some(self, start: Any, size: int) -> jax.Array:
@@ -117,7 +119,7 @@ def factors(theta: Vector, blocks: tuple[Block, ...], how: Plan) -> tuple[list[d
             # Transposed: what is on the left belongs to the columns of the matrix.
             pair = (jnp.repeat(pair[1], p, axis=0), pair[0]) if use.transposed else pair
             by_matrix.setdefault(use.matrix, []).append(pair)
-        found.append({number: _joined(pairs) for number, pairs in by_matrix.items()})
+        found.append({k: _joined(pairs) for k, pairs in by_matrix.items()})
     return found, rows
 
 
@@ -181,7 +183,7 @@ class Layered(AbstractRows):
     def __matmul__(self, delta: jax.Array) -> jax.Array:
         if delta.ndim == 2:
             return jax.lax.map(lambda column: self @ column, delta.T).T
-        matrices, others = [_taken(delta, places) for places in self.how.matrices], delta[self.how.others]
+        matrices, others = [taken(delta, places) for places in self.how.matrices], delta[self.how.others]
         pairs = zip(self.parts, self.rest, strict=True)
         return stack(self.blocks, [sum((part @ matrices[k] for k, part in p.items()), r @ others) for p, r in pairs])
 
@@ -224,7 +226,7 @@ class Layered(AbstractRows):
     def scaled(self, scale: jax.Array) -> AbstractRows:
         if not self.factored:
             return self.chunked.scaled(scale)
-        matrices, others = [_taken(scale, places) for places in self.how.matrices], scale[self.how.others]
+        matrices, others = [taken(scale, places) for places in self.how.matrices], scale[self.how.others]
         parts = [{k: part.scaled(matrices[k]) for k, part in some.items()} for some in self.parts]
         rest = [row / others[None, :] for row in self.rest]
         return dataclasses.replace(self, chunked=self.chunked.scaled(scale), parts=parts, rest=rest)
@@ -254,24 +256,12 @@ class Layered(AbstractRows):
         return found
 
 
-def _is_run(places: np.ndarray) -> bool:
-    """Whether the parameters of a matrix lie one after the other."""
-    first = int(places.flat[0])
-    return np.array_equal(places.reshape(-1), np.arange(first, first + places.size))
-
-
-def _taken(theta: Vector, places: np.ndarray) -> jax.Array:
-    """The entries of a matrix, without looking each of them up where they lie one after the other."""
-    if not _is_run(places):
-        return theta[places]
-    return jax.lax.slice_in_dim(theta, int(places.flat[0]), int(places.flat[0]) + places.size).reshape(places.shape)
-
-
 def _given(theta: Vector, places: np.ndarray, matrix: Any) -> Vector:
     """The vector with the entries of a matrix in their places."""
-    if not _is_run(places):
+    order = run_order(places)
+    if order is None:
         return theta.at[places].set(matrix)
-    return jax.lax.dynamic_update_slice_in_dim(theta, matrix.reshape(-1), int(places.flat[0]), 0)
+    return jax.lax.dynamic_update_slice_in_dim(theta, matrix.transpose(order).reshape(-1), int(places.min()), 0)
 
 
 def factored(scale: jax.Array, how: Plan) -> jax.Array:
@@ -281,7 +271,7 @@ def factored(scale: jax.Array, how: Plan) -> jax.Array:
     """
     held = scale >= jnp.finfo(scale.dtype).max ** 0.25
     for places in how.matrices:
-        free, logs = ~_taken(held, places), jnp.log(_taken(scale, places))
+        free, logs = ~taken(held, places), jnp.log(taken(scale, places))
         mean = lambda axis, free=free, logs=logs: jnp.where(
             jnp.any(free, axis), jnp.sum(jnp.where(free, logs, 0), axis) / jnp.maximum(jnp.sum(free, axis), 1),
             jnp.max(logs, axis),

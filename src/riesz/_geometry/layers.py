@@ -1,11 +1,13 @@
 r"""Layers: how the parameters of a model enter its values, through matrix products or otherwise.
 
 Where a weight matrix A enters as $y_c = A h_c$, with one or a few columns c at a point, the row of a value z is the
-short sum of outer products $\partial z/\partial A = \sum_c \bar y_c h_c^T$. Which products there are is read off the traced
-program, so that any model, and any operator on it, is served: a network of any library, its gradient, its Laplacian.
+short sum of outer products $\partial z/\partial A = \sum_c \bar y_c h_c^T$. Which products there are is read off the
+traced program, so that any model, and any operator on it, is served: a network of any library, its gradient, its
+Laplacian.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -46,6 +48,27 @@ VIEWS: dict[str, Any] = {
     "transpose": lambda places, permutation, **_: [np.transpose(places, permutation)],
 }
 """Steps that only move entries, as functions of where these come from."""
+
+
+def run_order(places: np.ndarray) -> tuple[int, ...] | None:
+    """The order of the axes in which entries lie one after the other, as those of a transposed matrix do; else None."""
+    first = int(places.min()) if places.size else 0
+    if places.size == 0 or int(places.max()) - first + 1 != places.size:
+        return None
+    run, orders = np.arange(first, first + places.size), itertools.permutations(range(places.ndim))
+    return next((order for order in orders if np.array_equal(places.transpose(order).reshape(-1), run)), None)
+
+
+def taken(theta: Vector, places: np.ndarray) -> jax.Array:
+    """The entries in some places, without looking each of them up where they lie one after the other.
+
+    Derivatives of a look-up are additions one by one, which take longer than all else.
+    """
+    order = run_order(places)
+    if order is None:
+        return theta[places]
+    run = jax.lax.slice_in_dim(theta, int(places.min()), int(places.min()) + places.size)
+    return run.reshape([places.shape[axis] for axis in order]).transpose(np.argsort(order))
 
 
 class Site(NamedTuple):
@@ -94,11 +117,7 @@ class Reading:
             return argument.value
         # Not from theta, whose derivative would be as long as theta, for every point.
         values, number = self.apart
-        wanted = number[argument.places.reshape(-1)]
-        first, last = wanted[0], wanted[-1] + 1
-        if np.array_equal(wanted, np.arange(first, last)):
-            return values[first:last].reshape(argument.places.shape)
-        return values[wanted].reshape(argument.places.shape)
+        return taken(values, number[argument.places])
 
     def _advance(self, equation: Any, given: list[Any]) -> list[Any]:
         views, name = [isinstance(a, View) for a in given], equation.primitive.name

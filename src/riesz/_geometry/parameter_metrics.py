@@ -27,7 +27,8 @@ class Euclidean(AbstractMetric, AbstractSpace):
 
     def represent(self, at: Linearisation, slopes: Slopes) -> Representer:
         """The gradient in theta is its own representer."""
-        return Representer(at.covector(slopes), jnp.asarray(at.theta.size), jnp.full((), jnp.nan, at.theta.dtype))
+        covector, none = at.covector(slopes), jnp.full((), jnp.nan, at.theta.dtype)
+        return Representer(covector, covector, jnp.asarray(at.theta.size), none)
 
 
 class HessianSpace(AbstractSpace):
@@ -41,8 +42,9 @@ class HessianSpace(AbstractSpace):
         """H_L^-1 grad L; the filter acts on |lambda|, and the sign of lambda survives, as in Newton's method."""
         sizes = jnp.abs(self.eigenvalues)
         gains = jnp.sign(self.eigenvalues) * self.filter(sizes)
-        g = self.vectors @ (gains * (self.vectors.T @ at.covector(slopes)))
-        return Representer(g, self.filter.rank(sizes), jnp.full((), jnp.nan, g.dtype))
+        covector = at.covector(slopes)
+        g = self.vectors @ (gains * (self.vectors.T @ covector))
+        return Representer(g, covector, self.filter.rank(sizes), jnp.full((), jnp.nan, g.dtype))
 
 
 class Hessian(AbstractMetric):

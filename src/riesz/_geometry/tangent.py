@@ -21,6 +21,8 @@ class Representer(eqx.Module):
 
     coefficients: Vector
     """The coefficients g in the generating system of the space."""
+    covector: Vector
+    """The covector L'(psi) that they represent."""
     rank: jax.Array
     """How many directions are resolved; -1 where the solver has no spectrum."""
     residual: jax.Array
@@ -103,10 +105,13 @@ class TangentSpace(AbstractSpace):
 
     def represent(self, at: Linearisation, slopes: Slopes) -> Representer:
         """The representer g of L': (psi^T g, w) = L'(w) for all w in this space."""
-        g = self.solve(*self.split(at, slopes))
+        r, c = self.split(at, slopes)
+        # Through the rows where L' is an inner product with them: they are known, and the model need not be asked.
+        covector = self.psi.T @ r if r is not None and c is None else at.covector(slopes)
+        g = self.solve(r, c)
         has_spectrum = self.factors.eigenvalues is not None
-        residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else self.residual(g, at.covector(slopes))
-        return Representer(g, self.factors.rank(self.filter), residual)
+        residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else self.residual(g, covector)
+        return Representer(g, covector, self.factors.rank(self.filter), residual)
 
     def split(self, at: Linearisation, slopes: Slopes) -> tuple[jax.Array | None, Vector | None]:
         """L' as the inner product with rows r and a covector c, either of them None where it is not needed."""

@@ -68,15 +68,13 @@ class Info(eqx.Module):
     """The loss where the step leads, on its own points; None where the method has not evaluated it."""
 
     @classmethod
-    def of(
-        cls, at: Linearisation, covector: Vector, gradient: Representer, moved: Retracted, alpha: jax.Array
-    ) -> "Info":
-        """What a step tells: where it moved from `at`, by which covector, and how that was represented."""
+    def of(cls, at: Linearisation, gradient: Representer, moved: Retracted, alpha: jax.Array) -> "Info":
+        """What a step tells: where it moved from `at`, and how its covector was represented."""
         return cls(
             loss=at.loss,
             end=jnp.zeros((), int),
             shortened=jnp.asarray(False),
-            gradient_norm=jnp.linalg.norm(covector),
+            gradient_norm=jnp.linalg.norm(gradient.covector),
             step_norm=jnp.linalg.norm(moved.theta - at.theta),
             alpha=alpha,
             scale=moved.scale,

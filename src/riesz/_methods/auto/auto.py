@@ -11,6 +11,7 @@ import numpy as np
 from ..._geometry.assembly import rows_of
 from ..._geometry.inner_products import AbstractMetric, BoundedGaussNewton, GaussNewton, draw_sample
 from ..._geometry.linearise import Sample, linearise
+from ..._geometry.rows import split
 from ..._geometry.tangent import Representer, TangentSpace
 from ..._linalg.filters import Shift
 from ..._linalg.solvers import QRSVD, AbstractSolver, ConjugateGradients, as_solver
@@ -144,8 +145,8 @@ class Auto(AbstractMethod):
             outcome, after = jax.lax.switch(number, rules)
         else:
             outcome, after = self._quick(view, state)
-        gradient = Representer(jnp.zeros_like(theta), view.space.rank, outcome.residual)
-        info = Info.of(view.at, view.covector, gradient, outcome.moved, jnp.ones((), theta.dtype))
+        gradient = Representer(jnp.zeros_like(theta), view.covector, view.space.rank, outcome.residual)
+        info = Info.of(view.at, gradient, outcome.moved, jnp.ones((), theta.dtype))
         # With no tangent space from the start there is nothing to gain either, but that is not convergence; where a
         # step has climbed to such a place, the next one goes back.
         here = (state.phase == QUICK) & (state.quick.window.lowest >= 0) & (not loss.drawn)
@@ -170,9 +171,10 @@ class Auto(AbstractMethod):
     ) -> tuple[View, AutoState]:
         """What is known at theta; rows are in scaled coordinates for quick steps, and as they are for long ones."""
         at = linearise(loss, D, theta, sample, chunk=self.solver.points_at_once)
-        covector = at.covector(at.slopes)
         blocks = BoundedGaussNewton(state.quick.share).blocks(at, None)
         psi = rows_of(D, theta, blocks, at.chunk)
+        r, rest = split(blocks, at.slopes)
+        covector = psi.T @ r if r is not None and rest is None else at.covector(at.slopes)
         is_quick = state.phase == QUICK
         S, quick = self.quick.scaled(at, blocks, psi, covector, state.quick, state.k == 1, loss.drawn)
         psi, S = psi.in_coordinates(S)

@@ -38,8 +38,7 @@ class HeavyBall(AbstractScheme):
         def trial(alpha: jax.Array) -> jax.Array:
             return loss.value(D(choices.retraction(at, W, displacement(alpha)).theta), sample.terms)
 
-        covector = at.covector(at.slopes)
-        alpha = choices.step_size(Search(g, trial, at.loss, covector @ g))
+        alpha = choices.step_size(Search(g, trial, at.loss, gradient.covector @ g))
         moved = choices.retraction(at, W, displacement(alpha))
         state = State(theta, moved.delta, alpha, state.k + 1)
-        return moved.theta, state, Info.of(at, covector, gradient, moved, alpha)
+        return moved.theta, state, Info.of(at, gradient, moved, alpha)

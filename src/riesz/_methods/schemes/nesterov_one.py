@@ -46,8 +46,7 @@ class NesterovOne(AbstractScheme):
         def trial(alpha: jax.Array) -> jax.Array:
             return loss.value(D(choices.retraction(there, W, -alpha * g).theta), sample.terms)
 
-        covector = there.covector(there.slopes)
-        alpha = choices.step_size(Search(g, trial, there.loss, covector @ g))
+        alpha = choices.step_size(Search(g, trial, there.loss, gradient.covector @ g))
         moved = choices.retraction(there, W, -alpha * g)
         state = State(theta, drift.delta + moved.delta, alpha, state.k + 1)
-        return moved.theta, state, Info.of(at, covector, gradient, moved, alpha)
+        return moved.theta, state, Info.of(at, gradient, moved, alpha)

@@ -36,8 +36,7 @@ class NesterovTwo(AbstractScheme):
         def trial(alpha: jax.Array) -> jax.Array:
             return loss.value(D(choices.retraction(at, W, drift - alpha * g).theta), sample.terms)
 
-        covector = at.covector(there.slopes)
-        alpha = choices.step_size(Search(g, trial, there.loss, covector @ g))
+        alpha = choices.step_size(Search(g, trial, there.loss, gradient.covector @ g))
         moved = choices.retraction(at, W, drift - alpha * g)
         state = State(theta, moved.delta, alpha, state.k + 1)
-        return moved.theta, state, Info.of(at, covector, gradient, moved, alpha)
+        return moved.theta, state, Info.of(at, gradient, moved, alpha)
