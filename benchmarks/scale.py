@@ -1,6 +1,6 @@
 """How large a problem may be: CPU seconds and peak memory of a step, by the shape of its rows.
 
-    python benchmarks/scale.py [--only 2000x33537 ...] [--methods ngd spring auto] [--steps 3] [--src PATH ...]
+    python benchmarks/scale.py [--only 2000x33537 ...] [--methods kernels ngd spring auto] [--steps 3] [--src PATH ...]
                                [--problem fit] [--limit 20] [--seconds 300] [--communication]
 
 Every figure comes from a child process of its own, with BLAS on one thread: a run of one step compiles, the mean of the
@@ -8,7 +8,9 @@ next ones is told, and the peak is that of the process. A child that needs more 
 seconds than `--seconds`, is ended. Every `--src` puts another source tree first on the path, and adds a line.
 The loss is least squares over a network of two inputs; `--problem poisson` takes Poisson's residual in place of it. The
 shapes 150x118145 and 150x1325057 are Poisson's equation in 10 and 100 dimensions, with 100 points inside and 50 on the
-boundary, drawn anew each step. With --communication, a model of what devices send each other, on paper.
+boundary, drawn anew each step. In place of a method, `kernels` are what a step cannot do without: the rows (or what
+stands for them), their Gram matrix or, where that is smaller, their kernel matrix, and its Cholesky factor; `matrix` is
+the Gram matrix alone, of rows that are there. With --communication, a model of what devices send each other, on paper.
 """
 
 import os
@@ -59,6 +61,9 @@ def child(shape, problem, name, steps):
         edge = riesz.residual(lambda v: v, u, riesz.monte_carlo_boundary(low, high, 50))
         loss = riesz.residual(riesz.laplacian, 0.0 if sizes[0] == 10 else 2.0 * sizes[0], inside)
         loss = loss + 1 / (2 * sizes[0]) * edge
+    if name in ("kernels", "matrix"):
+        print(json.dumps(kernels(loss, D, theta, key, name == "matrix", steps)))
+        return
     method = riesz.auto() if name == "auto" else riesz.METHODS[name](filter=riesz.Shift(SHIFT))
     run = lambda count: riesz.minimise(loss, D, theta, method, max_steps=count, key=key, progress=False)
     run(1)
@@ -71,6 +76,47 @@ def child(shape, problem, name, steps):
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     fall = float(many.loss / one.history["loss"][0])
     print(json.dumps({"seconds": each, "GiB": peak, "loss": fall, "notes": many.notes}))
+
+
+def kernels(loss, D, theta, key, alone, steps):
+    """What a step cannot do without, or the Gram matrix alone."""
+    import jax
+    import jax.numpy as jnp
+
+    import riesz
+    from riesz._geometry.assembly import rows_of
+    from riesz._geometry.inner_products import L2
+    from riesz._running.loop import Compiled
+
+    method = riesz.ngd(filter=riesz.Shift(SHIFT))
+    sample = method.draw(loss, D, theta, key)
+    rows = sum(over.x.shape[0] for over in sample.terms)
+    chunk = 1024 if rows < theta.size else None
+
+    def psi(loss, D, theta, sample):
+        at = riesz.linearise(loss, D, theta, sample, chunk=chunk)
+        return rows_of(D, theta, L2().blocks(at, None), chunk)
+
+    def whole(loss, D, theta, sample):
+        found = psi(loss, D, theta, sample)
+        matrix = found.gram() if chunk is None else found.kernel()
+        return jnp.linalg.cholesky(matrix + SHIFT * jnp.eye(matrix.shape[0]))
+
+    program, arguments = Compiled(whole), (loss, D, theta, sample)
+    if alone:
+        stored = Compiled(psi)(loss, D, theta, sample).array()
+        program, arguments = Compiled(lambda columns: columns @ columns.T), (jnp.array(stored.T),)
+    jax.block_until_ready(program(*arguments))
+    began = time.process_time()
+    for _ in range(steps):
+        jax.block_until_ready(program(*arguments))
+    each = (time.process_time() - began) / steps
+    return {
+        "seconds": each,
+        "GiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "loss": None,
+        "notes": (),
+    }
 
 
 def measured(options, shape, name, source):
@@ -107,7 +153,7 @@ def communication():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=SHAPES, default=list(SHAPES), metavar="SHAPE")
-    parser.add_argument("--methods", nargs="*", default=["ngd", "spring"])
+    parser.add_argument("--methods", nargs="*", default=["kernels", "ngd", "spring"])
     parser.add_argument("--problem", choices=["fit", "poisson"], default="fit")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--src", nargs="*", default=[""])
@@ -130,7 +176,8 @@ def main():
                 if "ended" in found:
                     known = f"{found['ended']} | | |"
                 else:
-                    figures = f"{found['seconds']:.2f} | {found['GiB']:.2f} | {found['loss']:.1e}"
+                    fall = "" if found["loss"] is None else f"{found['loss']:.1e}"
+                    figures = f"{found['seconds']:.2f} | {found['GiB']:.2f} | {fall}"
                     known = f"{figures} | {' '.join(found['notes'])}"
                 print(f"| {shape} | {name} | {source or 'this'} | {known} |", flush=True)
 

@@ -20,6 +20,8 @@ LARGE = 2e7
 """Rows with more numbers than these take seconds to factorise ..."""
 WIDE = 5e6
 """... and so do fewer where rows are fewer than parameters, for filters that need no singular values; all these ..."""
+LONG = 1e11
+"""Where N d^2 is larger, singular values take minutes a step, and auto does without them and without long steps."""
 CHUNK = 1024
 """... are then never stored; products with them take so many points at a time."""
 SIDE = 10_000
@@ -30,7 +32,8 @@ def by_shape(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abst
     """The method itself, or with another solver where its rows are many numbers.
 
     Rows fewer than parameters: the kernel matrix of a model with layers, put together layer by layer. Rows that are
-    more: the Gram matrix, for the filter `Shift` alone. Both square the condition number, which `Cholesky` wins back.
+    more: the Gram matrix, for the filter `Shift`, and for auto where singular values would take minutes. Both square
+    the condition number, which `Cholesky` wins back.
     """
     if not isinstance(method, AbstractScheme | Auto) or method.solver is not DEFAULT:
         return method
@@ -43,7 +46,7 @@ def by_shape(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abst
     rows = sum(x.shape[0] * traced(D, each, theta, x)[1].size for each, x in values)
     # Auto needs singular values for its long steps, which rows fewer than parameters seldom see.
     wide, shifts = rows < theta.size, choices is not None and isinstance(choices.filter, Shift)
-    shifts |= choices is None and wide
+    shifts |= choices is None and (wide or rows * theta.size**2 > LONG)
     least = WIDE if wide and choices is not None and shifts else LARGE
     if rows * theta.size <= least or not (shifts or wide) or (wide and plan(D, theta, values) is None):
         return method
