@@ -38,7 +38,8 @@ class TensorTrain(eqx.Module):
     def start(self, key: Key) -> jax.Array:
         """The start that `tensor_train` draws from a key."""
         _, scale = ravel("deviations", _deviations(self.bases, self.layout.shapes))
-        return scale * jax.random.normal(_check.key("key", key), scale.shape)
+        drawn = scale * jax.random.normal(_check.key("key", key), scale.shape)
+        return ravel("cores", _begun(self.params(drawn)))[1]
 
     def __call__(self, theta: Vector) -> "Train":
         return Train(self.bases, self.params(theta))
@@ -124,7 +125,7 @@ def _shapes(ranks: Sequence[int], bases: Sequence[AbstractBasis]) -> list[tuple[
 
 
 def _deviations(bases: Sequence[AbstractBasis], shapes: Sequence[tuple[int, ...]]) -> tuple[jax.Array, ...]:
-    """The standard deviations of the cores; with orthonormal features the mean of v^2 is then 1 on average."""
+    """The standard deviations of normal cores; with orthonormal features the mean of v^2 is then 1 on average."""
 
     def deviation(basis: AbstractBasis, shape: tuple[int, ...]) -> jax.Array:
         falling = SMOOTHNESS**basis.orders
@@ -132,6 +133,24 @@ def _deviations(bases: Sequence[AbstractBasis], shapes: Sequence[tuple[int, ...]
         return jnp.broadcast_to(falling[None, :, None], shape)
 
     return tuple(map(deviation, bases, shapes))
+
+
+def _begun(drawn: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
+    r"""The cores of a start, of normal ones: square ones but the last become $\sqrt{1 - 1/n}\, I + \sqrt{1/n}\, C_i$, I at phi_1 = 1.
+
+    A product of n normal matrices has mean square 1 on average only: nearly all are smaller, by a factor that falls
+    exponentially in n, and few are huge. With this share of noise the mean square stays the same, and no factor
+    changes the size of the row by more than 1/n of it.
+    """
+    n = len(drawn)
+
+    def begun(core: jax.Array) -> jax.Array:
+        if core.shape[0] != core.shape[2]:
+            return core
+        identity = jnp.zeros_like(core).at[:, 0, :].set(jnp.eye(core.shape[0], dtype=core.dtype))
+        return (1 - 1 / n) ** 0.5 * identity + (1 / n) ** 0.5 * core
+
+    return (*map(begun, drawn[:-1]), drawn[-1])
 
 
 def tensor_train(
