@@ -74,7 +74,7 @@ class Train(eqx.Module):
         return self._multiplied(x, _features_and_second_derivatives, multiply, start)[1, 0]
 
     def _multiplied(self, x: Any, features: Callable[..., Any], multiply: Callable[..., Any], rows: Any) -> jax.Array:
-        """The rows times all factors; like dimensions in a loop, so that the program does not grow with their number."""
+        """The rows times all factors, like dimensions in a loop: the program does not grow with their number."""
         x = _check.point(x, (len(self.bases),), "this train")
         kinds = [(jax.tree.structure(basis), core.shape) for basis, core in zip(self.bases, self.cores, strict=True)]
         for where in _alike(kinds):
@@ -92,7 +92,7 @@ def _features(bases: Any, t: jax.Array) -> jax.Array:
 
 
 def _features_and_second_derivatives(bases: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The features and their second derivatives: each dimension is a function of one variable, so one JVP serves all."""
+    """The features and their second derivatives: each depends on its own coordinate alone, so one JVP serves all."""
     ones = jnp.ones_like(t)
     slopes = lambda t: jax.jvp(lambda t: _features(bases, t), (t,), (ones,))
     (features, _), (_, curved) = jax.jvp(slopes, (t,), (ones,))
@@ -136,11 +136,11 @@ def _deviations(bases: Sequence[AbstractBasis], shapes: Sequence[tuple[int, ...]
 
 
 def _begun(drawn: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
-    r"""The cores of a start, of normal ones: square ones but the last become $\sqrt{1 - 1/n}\, I + \sqrt{1/n}\, C_i$, I at phi_1 = 1.
+    r"""The cores of a start: of normal ones $C_i$, the square ones become $\sqrt{1 - 1/n}\, I + \sqrt{1/n}\, C_i$.
 
-    A product of n normal matrices has mean square 1 on average only: nearly all are smaller, by a factor that falls
-    exponentially in n, and few are huge. With this share of noise the mean square stays the same, and no factor
-    changes the size of the row by more than 1/n of it.
+    The identity stands at phi_1 = 1, and the last core stays as it is. A product of n normal matrices has mean square 1
+    on average only: nearly all are smaller, by a factor that falls exponentially with n, and few are huge. Here the mean
+    square is the same, and the logarithm of a single one varies by about as much for every n.
     """
     n = len(drawn)
 
