@@ -139,8 +139,8 @@ def _begun(drawn: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
     r"""The cores of a start: of normal ones $C_i$, the square ones become $\sqrt{1 - 1/n}\, I + \sqrt{1/n}\, C_i$.
 
     The identity stands at phi_1 = 1, and the last core stays as it is. A product of n normal matrices has mean square 1
-    on average only: nearly all are smaller, by a factor that falls exponentially with n, and few are huge. Here the mean
-    square is the same, and the logarithm of a single one varies by about as much for every n.
+    on average only: nearly all are smaller, by a factor that falls exponentially with n, and few are huge. Here the
+    mean square is the same, and the logarithm of a single one varies by about as much for every n.
     """
     n = len(drawn)
 
@@ -170,7 +170,8 @@ def tensor_train(
     - `features`: `Legendre(low, high, size)` or `Fourier(low, high, size)`, one for all dimensions or one each.
 
     **Returns:** `(D, theta0)`. The cores start normal, smaller by 0.3 from one degree or frequency to the next, and
-    scaled so that the mean of $v^2$ over the box is 1 on average. `D.start(key)` draws another theta0.
+    scaled so that the mean of $v^2$ over the box is 1 on average; square ones are mixed with the identity, so that
+    $v$ neither vanishes nor explodes in many dimensions. `D.start(key)` draws another theta0.
 
     ```python
     D, theta0 = riesz.tensor_train(jax.random.key(0), (3, 3), riesz.Legendre(-1.0, 1.0, 8))
