@@ -141,7 +141,7 @@ class TestTrain:
         for n in (10, 100):
             D, _ = riesz.tensor_train(key, (rank,) * (n - 1), riesz.Legendre(0.0, 1.0, 3))
             gram = np.ones((20, 1, 1))
-            for core in jax.vmap(lambda k: D.params(D.start(k)))(jax.random.split(key, 20)):
+            for core in jax.vmap(D.params)(jax.vmap(D.start)(jax.random.split(key, 20))):
                 gram = np.einsum("sab,sakc,sbkd->scd", gram, core, core)
             assert 1e-2 < np.median(gram) < 1e1
             assert np.max(gram) < 1e2
