@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 
-SETUPS = {"10": (3, 500, 200), "100": (2, 1000, 1000)}
+SETUPS = {"10": (3, 500, 200), "100": (2, 1500, 1500)}
 """The rank, and the points inside and on the boundary, by dimension."""
 COLUMNS = (
     "n",

@@ -52,6 +52,7 @@ def draw(found):
         label = f"{n} dimensions, {found[f'{n} dimensions: parameters']} parameters"
         axes.semilogy(found[f"{n} errors"], color=colour, marker=marker, markersize=4, label=label)
     axes.set(xlabel="steps", ylabel="relative L2 error", title="Poisson's equation by tensor trains")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend()
     axes.grid(alpha=0.25)
     return canvas
