@@ -39,6 +39,9 @@ GALLERY = {
     "six_dimensions": lambda found: (
         found["train: relative L2 error"] < 1e-10 and found["network: relative L2 error"] < 1e-3
     ),
+    "many_dimensions": lambda found: (
+        found["10 dimensions: relative L2 error"] < 1e-12 and found["100 dimensions: relative L2 error"] < 1e-10
+    ),
 }
 """The examples with pictures, and what the gallery says of them."""
 

@@ -104,6 +104,18 @@ class TestTrain:
         expected = sum(np.einsum("abc,a,b,c", dense(D.params(theta)), *parts(order)) for order in orders)
         np.testing.assert_allclose(jax.jit(riesz.laplacian(D(theta)))(x), expected, rtol=1e-11)
 
+    def test_its_own_laplacian_is_the_carried_one(self):
+        """Of neighbours alike, which go through the loop, and not, in one dimension, and row by row."""
+        for ranks, features in (((2, 3), train()[0].bases), ((3,) * 5, LEGENDRE), ((1, 1), FOURIER), ((), LEGENDRE)):
+            D, theta = riesz.tensor_train(key, ranks, features)
+            x = jnp.linspace(0.3, 1.9, len(ranks) + 1)
+            own = lambda theta, D=D, x=x: riesz.laplacian(D(theta))(x)
+            carried = lambda theta, D=D, x=x: riesz.laplacian(lambda x: D(theta)(x))(x)  # this function knows none
+            assert hasattr(D(theta), "laplacian")
+            np.testing.assert_allclose(own(theta), carried(theta), rtol=1e-11)
+            rows = jax.grad(own)(theta), jax.grad(carried)(theta)
+            np.testing.assert_allclose(*rows, atol=1e-11 * np.abs(rows[1]).max())
+
     def test_of_one_dimension_is_linear_and_takes_scalars(self):
         D, theta = riesz.tensor_train(key, (), LEGENDRE)
         np.testing.assert_allclose(D(theta)(0.5), polynomials(0.5, 4) @ np.asarray(theta), rtol=1e-13)
@@ -122,6 +134,17 @@ class TestTrain:
         squares = np.array([np.sum(dense(D.params(theta)) ** 2) for theta in np.asarray(thetas)])
         assert abs(squares.mean() - 1) < 4 * squares.std() / np.sqrt(n)
         assert 4 * squares.std() / np.sqrt(n) < 0.5
+
+    @pytest.mark.parametrize("rank", [1, 2, 3])
+    def test_starts_neither_vanish_nor_explode_in_many_dimensions(self, rank):
+        """The mean square over the box, exactly: products of Gram matrices of the cores."""
+        for n in (10, 100):
+            D, _ = riesz.tensor_train(key, (rank,) * (n - 1), riesz.Legendre(0.0, 1.0, 3))
+            gram = np.ones((20, 1, 1))
+            for core in jax.vmap(D.params)(jax.vmap(D.start)(jax.random.split(key, 20))):
+                gram = np.einsum("sab,sakc,sbkd->scd", gram, core, core)
+            assert 1e-2 < np.median(gram) < 1e1
+            assert np.max(gram) < 1e2
 
     def test_the_gauge_is_the_null_space_of_its_tangent_system(self):
         D, theta = train()

@@ -208,5 +208,8 @@ def laplacian(v: Function) -> Function:
     ```python
     poisson = riesz.residual(riesz.laplacian, lambda x: -x[0] * x[1], over)
     ```
+
+    A function that knows its own Laplacian, as a method `laplacian(x)`, is asked for it; tensor trains do.
     """
-    return lambda x: forward_laplacian(v, _check.floating("x", x))
+    own = getattr(v, "laplacian", None)
+    return lambda x: forward_laplacian(v, _check.floating("x", x)) if own is None else own(_check.floating("x", x))

@@ -38,30 +38,65 @@ class TensorTrain(eqx.Module):
     def start(self, key: Key) -> jax.Array:
         """The start that `tensor_train` draws from a key."""
         _, scale = ravel("deviations", _deviations(self.bases, self.layout.shapes))
-        return scale * jax.random.normal(_check.key("key", key), scale.shape)
+        drawn = scale * jax.random.normal(_check.key("key", key), scale.shape)
+        return ravel("cores", _begun(self.params(drawn)))[1]
 
-    def __call__(self, theta: Vector) -> Callable[[Any], Any]:
-        cores, n = self.params(theta), len(self.bases)
+    def __call__(self, theta: Vector) -> "Train":
+        return Train(self.bases, self.params(theta))
 
+
+class Train(eqx.Module):
+    """The function A_1(x_1) ... A_n(x_n) of given cores, which knows its own Laplacian."""
+
+    bases: tuple[AbstractBasis, ...]
+    cores: tuple[jax.Array, ...]
+
+    def __call__(self, x: Any) -> jax.Array:
         def multiply(row: jax.Array, carriage: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
             features, core = carriage
             return features @ jnp.tensordot(row, core, 1), None
 
-        # Like dimensions in a loop, so that the program does not grow with their number.
-        kinds = [(jax.tree.structure(basis), core.shape) for basis, core in zip(self.bases, cores, strict=True)]
-        runs = [(where, _stacked(self.bases[where]), _stacked(cores[where])) for where in _alike(kinds)]
+        return self._multiplied(x, _features, multiply, jnp.ones(1, self.cores[0].dtype))[0]
 
-        def train(x: Any) -> jax.Array:
-            x, row = _check.point(x, (n,), "this train"), jnp.ones(1, cores[0].dtype)
-            for where, bases, own in runs:
-                features = jax.vmap(lambda basis, t: basis(t))(bases, x[where])
-                if own.shape[0] == 1:
-                    row, _ = multiply(row, (features[0], own[0]))
-                else:
-                    row, _ = jax.lax.scan(multiply, row, (features, own))
-            return row[0]
+    def laplacian(self, x: Any) -> jax.Array:
+        r"""$\sum_i A_1(x_1) \cdots A_i''(x_i) \cdots A_n(x_n)$, in one pass with the value.
 
-        return train
+        No two factors share a coordinate, so mixed derivatives do not enter, and no gradient is carried: with a the
+        product so far and b its Laplacian, the next ones are $a A_i$ and $b A_i + a A_i''$.
+        """
+
+        def multiply(rows: jax.Array, carriage: tuple[Any, jax.Array]) -> tuple[jax.Array, None]:
+            (features, curved), core = carriage
+            a, b = jnp.tensordot(rows, core, 1)
+            return jnp.stack([features @ a, features @ b + curved @ a]), None
+
+        start = jnp.array([[1.0], [0.0]], self.cores[0].dtype)
+        return self._multiplied(x, _features_and_second_derivatives, multiply, start)[1, 0]
+
+    def _multiplied(self, x: Any, features: Callable[..., Any], multiply: Callable[..., Any], rows: Any) -> jax.Array:
+        """The rows times all factors, like dimensions in a loop: the program does not grow with their number."""
+        x = _check.point(x, (len(self.bases),), "this train")
+        kinds = [(jax.tree.structure(basis), core.shape) for basis, core in zip(self.bases, self.cores, strict=True)]
+        for where in _alike(kinds):
+            carriages = features(_stacked(self.bases[where]), x[where]), _stacked(self.cores[where])
+            if where.stop - where.start == 1:
+                rows, _ = multiply(rows, jax.tree.map(lambda part: part[0], carriages))
+            else:
+                rows, _ = jax.lax.scan(multiply, rows, carriages)
+        return rows
+
+
+def _features(bases: Any, t: jax.Array) -> jax.Array:
+    """The features of several dimensions, each at its own coordinate."""
+    return jax.vmap(lambda basis, t: basis(t))(bases, t)
+
+
+def _features_and_second_derivatives(bases: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The features and their second derivatives: each depends on its own coordinate alone, so one JVP serves all."""
+    ones = jnp.ones_like(t)
+    slopes = lambda t: jax.jvp(lambda t: _features(bases, t), (t,), (ones,))
+    (features, _), (_, curved) = jax.jvp(slopes, (t,), (ones,))
+    return features, curved
 
 
 def _stacked(parts: Sequence[Any]) -> Any:
@@ -90,7 +125,7 @@ def _shapes(ranks: Sequence[int], bases: Sequence[AbstractBasis]) -> list[tuple[
 
 
 def _deviations(bases: Sequence[AbstractBasis], shapes: Sequence[tuple[int, ...]]) -> tuple[jax.Array, ...]:
-    """The standard deviations of the cores; with orthonormal features the mean of v^2 is then 1 on average."""
+    """The standard deviations of normal cores; with orthonormal features the mean of v^2 is then 1 on average."""
 
     def deviation(basis: AbstractBasis, shape: tuple[int, ...]) -> jax.Array:
         falling = SMOOTHNESS**basis.orders
@@ -98,6 +133,24 @@ def _deviations(bases: Sequence[AbstractBasis], shapes: Sequence[tuple[int, ...]
         return jnp.broadcast_to(falling[None, :, None], shape)
 
     return tuple(map(deviation, bases, shapes))
+
+
+def _begun(drawn: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
+    r"""The cores of a start: of normal ones $C_i$, the square ones become $\sqrt{1 - 1/n}\, I + \sqrt{1/n}\, C_i$.
+
+    The identity stands at phi_1 = 1, and the last core stays as it is. A product of n normal matrices has mean square 1
+    on average only: nearly all are smaller, by a factor that falls exponentially with n, and few are huge. Here the
+    mean square is the same, and the logarithm of a single one varies by about as much for every n.
+    """
+    n = len(drawn)
+
+    def begun(core: jax.Array) -> jax.Array:
+        if core.shape[0] != core.shape[2]:
+            return core
+        identity = jnp.zeros_like(core).at[:, 0, :].set(jnp.eye(core.shape[0], dtype=core.dtype))
+        return (1 - 1 / n) ** 0.5 * identity + (1 / n) ** 0.5 * core
+
+    return (*map(begun, drawn[:-1]), drawn[-1])
 
 
 def tensor_train(
@@ -117,7 +170,8 @@ def tensor_train(
     - `features`: `Legendre(low, high, size)` or `Fourier(low, high, size)`, one for all dimensions or one each.
 
     **Returns:** `(D, theta0)`. The cores start normal, smaller by 0.3 from one degree or frequency to the next, and
-    scaled so that the mean of $v^2$ over the box is 1 on average. `D.start(key)` draws another theta0.
+    scaled so that the mean of $v^2$ over the box is 1 on average; square ones are mixed with the identity, so that
+    $v$ neither vanishes nor explodes in many dimensions. `D.start(key)` draws another theta0.
 
     ```python
     D, theta0 = riesz.tensor_train(jax.random.key(0), (3, 3), riesz.Legendre(-1.0, 1.0, 8))

@@ -1,0 +1,62 @@
+"""Poisson's equation in 10 and in 100 dimensions by tensor trains, whose solutions are sums of products.
+
+-Laplace u = f on (0,1)^n with u given on the boundary: u = x_1 x_2 + x_3 x_4 + ... in 10 dimensions, |x|^2 in 100.
+"""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from _gallery import main
+from matplotlib.figure import Figure
+
+import riesz
+
+PROBLEMS = {
+    10: (lambda x: jnp.sum(x[::2] * x[1::2]), 0.0, 3, (500, 200)),
+    100: (lambda x: jnp.sum(x**2), 200.0, 2, (1500, 1500)),
+}
+"""u and its Laplacian, the rank, and the points inside and on the boundary, by dimension."""
+
+
+def solve(short=False):
+    """Both problems from a random start, with the CPU seconds of the whole call and the error at fresh points."""
+    found = {}
+    for n, (u, source, rank, (inside, edge)) in PROBLEMS.items():
+        low, high, keys = (0.0,) * n, (1.0,) * n, jax.random.split(jax.random.key(1), 3)
+        within = riesz.points(riesz.monte_carlo(low, high, inside).draw(keys[0]).x)
+        border = riesz.points(riesz.monte_carlo_boundary(low, high, edge).draw(keys[1]).x)
+        loss = riesz.residual(riesz.laplacian, source, within) + riesz.residual(riesz.identity, u, border)
+        D, theta0 = riesz.tensor_train(keys[2], (rank,) * (n - 1), riesz.Legendre(0.0, 1.0, 3))
+        x = jax.random.uniform(jax.random.key(2), (2000, n))
+        exact = jax.vmap(u)(x)
+        error = lambda theta, D=D, x=x, exact=exact: (
+            jnp.linalg.norm(jax.vmap(D(theta))(x) - exact) / jnp.linalg.norm(exact)
+        )
+        began = time.process_time()
+        solution = riesz.minimise(loss, D, theta0, max_steps=2 if short else 100, metrics={"error": error})
+        found[f"{n} dimensions: CPU seconds"] = time.process_time() - began
+        found[f"{n} dimensions: parameters"] = theta0.size
+        found[f"{n} dimensions: result"] = solution.result.name
+        found[f"{n} dimensions: relative L2 error"] = float(error(solution.theta))
+        found[f"{n} errors"] = np.asarray(solution.history["error"])
+    return found
+
+
+def draw(found):
+    """The errors after every step."""
+    canvas = Figure(figsize=(7, 4), layout="constrained")
+    axes = canvas.subplots()
+    for n, colour, marker in ((10, "#0072B2", "o"), (100, "#D55E00", "s")):
+        label = f"{n} dimensions, {found[f'{n} dimensions: parameters']} parameters"
+        axes.semilogy(found[f"{n} errors"], color=colour, marker=marker, markersize=4, label=label)
+    axes.set(xlabel="steps", ylabel="relative L2 error", title="Poisson's equation by tensor trains")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend()
+    axes.grid(alpha=0.25)
+    return canvas
+
+
+if __name__ == "__main__":
+    main(__file__, solve, draw)
