@@ -209,7 +209,7 @@ def laplacian(v: Function) -> Function:
     poisson = riesz.residual(riesz.laplacian, lambda x: -x[0] * x[1], over)
     ```
 
-    A function that knows its own Laplacian, as a method `laplacian(x)`, is asked for it; tensor trains do.
+    A function that knows its own Laplacian, as a method `own_laplacian(x)`, is asked for it; tensor trains do.
     """
-    own = getattr(v, "laplacian", None)
+    own = getattr(v, "own_laplacian", None)
     return lambda x: forward_laplacian(v, _check.floating("x", x)) if own is None else own(_check.floating("x", x))

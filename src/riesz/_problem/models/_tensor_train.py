@@ -58,7 +58,7 @@ class Train(eqx.Module):
 
         return self._multiplied(x, _features, multiply, jnp.ones(1, self.cores[0].dtype))[0]
 
-    def laplacian(self, x: Any) -> jax.Array:
+    def own_laplacian(self, x: Any) -> jax.Array:
         r"""$\sum_i A_1(x_1) \cdots A_i''(x_i) \cdots A_n(x_n)$, in one pass with the value.
 
         No two factors share a coordinate, so mixed derivatives do not enter, and no gradient is carried: with a the
