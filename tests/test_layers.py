@@ -11,8 +11,9 @@ from riesz._geometry.assembly import Chunked, rows_of
 from riesz._geometry.inner_products import L2, GaussNewton
 from riesz._geometry.layers import plan
 from riesz._geometry.linearise import linearise
+from riesz._linalg.solvers import DEFAULT
 from riesz._problem.features import features
-from riesz._running.shape import LARGE
+from riesz._running.shape import LARGE, WIDE, by_shape
 
 KEY = jax.random.key(0)
 X = jax.random.normal(KEY, (9, 3))
@@ -41,6 +42,13 @@ part = parametrised(
     lambda p, x: jnp.sum(jnp.tanh(p["a"] @ x)) + jnp.sum(p["a"][:2] @ x) + jnp.sum(jnp.tanh(p["b"] @ x)),
     a=(4, 3), b=(20, 3),
 )  # fmt: skip
+waves = parametrised(
+    lambda p, x: jnp.real(jnp.sum((p["c"] @ jnp.exp(1j * jnp.tanh(p["a"] @ x))) ** 2)), a=(16, 3), c=(1, 16)
+)
+empty = parametrised(
+    lambda p, x: jnp.sum(jnp.tanh(p["a"] @ x)) + jnp.sum(p["b"][:, :0] @ x[:0]) + jnp.sum(p["none"] @ x),
+    a=(16, 3), b=(2, 3), none=(0, 3),
+)  # fmt: skip
 CASES = {
     "values": (VALUES, *SCALAR, L2(), 3),
     "gradient": (GRADIENT, *SCALAR, L2(), 3),
@@ -53,6 +61,8 @@ CASES = {
     "a tensor": (VALUES, *tensor, L2(), 1),
     "parameters that enter otherwise": (VALUES, *entries, L2(), 2),
     "a matrix of which a part is used again": (VALUES, *part, L2(), 1),
+    "a real matrix times complex values": (VALUES, *waves, L2(), 1),
+    "empty matrices": (VALUES, *empty, L2(), 1),
 }
 
 
@@ -112,14 +122,19 @@ def test_rows_for_some_outputs_at_a_time(monkeypatch):
         close(by_layers(D, theta, blocks, chunk).kernel(), expected)
 
 
+def until_small(y):
+    return jax.lax.while_loop(lambda y: jnp.max(jnp.abs(y)) > 0.5, lambda y: 0.9 * jnp.sin(y), y)
+
+
 @pytest.mark.parametrize(
     "model",
     [
         lambda theta: lambda x: jnp.sum(jnp.convolve(theta, x)),
         lambda theta: lambda x: jnp.sum(jnp.tanh(theta.reshape(10, 2) * x[0])),
         lambda theta: lambda x: jax.lax.fori_loop(0, 3, lambda _, y: jnp.tanh(theta[:9].reshape(3, 3) @ y), x)[0],
+        lambda theta: lambda x: jnp.sum(until_small(theta[:18].reshape(6, 3) @ x)),
     ],
-    ids=["convolution", "entry by entry", "a loop"],
+    ids=["convolution", "entry by entry", "a loop", "a loop of unknown length"],
 )
 def test_a_model_without_matrix_products_has_no_layers(model):
     assert plan(model, jnp.ones(20), [(riesz.identity, X)]) is None
@@ -139,6 +154,29 @@ def test_a_run_without_rows_is_the_run_with_them(name, filter):
         method = riesz.METHODS[name](filter=filter, factorisation=solver)
         found.append(riesz.minimise(VALUES, *SCALAR, method, max_steps=5, progress=False))
     np.testing.assert_allclose(*(solution.history["loss"] for solution in found), rtol=1e-9)
+
+
+@pytest.mark.parametrize("solver", [riesz.Cholesky(4), riesz.ConjugateGradients(tolerance=1e-12)], ids=str)
+def test_a_loop_of_unknown_length_after_a_matrix_product(solver):
+    D, theta = parametrised(lambda p, x: p["c"] @ until_small(p["a"] @ x), a=(12, 3), c=(12,))
+    runs = [
+        riesz.minimise(VALUES, D, theta, riesz.ngd(filter=riesz.Shift(1e-3), factorisation=each), max_steps=2)
+        for each in (riesz.QRSVD(), solver)
+    ]
+    np.testing.assert_allclose(*(run.history["loss"] for run in runs), rtol=1e-9)
+
+
+def test_rows_are_counted_as_they_are():
+    """Those of a residual vector once, and none of a linear density under Gauss-Newton."""
+    D, theta = riesz.mlp(KEY, (3, 100, 100, 1))
+    x, method = jax.random.normal(KEY, (300, 3)), riesz.ngd(filter=riesz.Shift(1e-3), W=riesz.GaussNewton())
+    assert x.shape[0] * theta.size < WIDE < x.shape[0] ** 2 * theta.size
+    vector = riesz.ResidualVector(lambda v: jax.vmap(v)(x))
+    assert by_shape(vector, D, theta, method, None).solver == DEFAULT
+    linear = riesz.Integral(lambda z, _: z, riesz.points(jnp.tile(x, (10, 1))))
+    fit = riesz.least_squares(riesz.points(x[:50], data=x[:50, 0]))
+    assert by_shape(fit + linear, D, theta, method, None).solver == DEFAULT
+    assert by_shape(fit + linear, D, theta, riesz.ngd(filter=riesz.Shift(1e-3)), None).solver != DEFAULT
 
 
 def test_large_rows_are_not_stored_where_nobody_chose_a_solver():

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._problem.features import Whole
-from .._problem.programs import bind, walk, without_unused
+from .._problem.programs import bind, has_loop, walk, without_unused
 from .._types import Operator, Parametrisation, Vector
 
 MOST = 0.5
@@ -124,7 +124,7 @@ class Reading:
         if views == [True] and name in VIEWS and _only_moves(equation):
             places = VIEWS[name](given[0].places, **equation.params)
             return [View(*pair) for pair in zip(places, bind(equation, given[0].value), strict=True)]
-        if sum(views) == 1 and name == "dot_general" and not any(equation.params["dimension_numbers"][1]):
+        if sum(views) == 1 and name == "dot_general" and _is_matrix_product(equation):
             return [self._product(equation, given, views.index(True))]
         return bind(equation, *map(self._plain, given))
 
@@ -151,6 +151,16 @@ class Reading:
 
 def _only_moves(equation: Any) -> bool:
     return equation.primitive.name != "reshape" or equation.params["dimensions"] is None
+
+
+def _is_matrix_product(equation: Any) -> bool:
+    """Whether both factors and their product are numbers of one kind, no batch of matrices, and none is empty.
+
+    A real matrix times a complex array has another derivative than its transpose times what comes back.
+    """
+    arrays = [v.aval for v in (*equation.invars, *equation.outvars)]
+    batched = any(equation.params["dimension_numbers"][1])
+    return not batched and all(a.size > 0 and a.dtype == arrays[0].dtype for a in arrays)
 
 
 class Use(NamedTuple):
@@ -185,7 +195,7 @@ class Plan:
 def plan(D: Parametrisation, theta: Any, values: Sequence[tuple[Operator, Any]]) -> Plan | None:
     """How parameters enter the values of some operators at their points, arrays or shapes of arrays.
 
-    None where most of them do so otherwise than through matrix products.
+    None where most of them do so otherwise than through matrix products, and where a loop has no reverse mode.
     """
     if any(isinstance(operator, Whole) for operator, _ in values):
         return None
@@ -194,6 +204,8 @@ def plan(D: Parametrisation, theta: Any, values: Sequence[tuple[Operator, Any]])
         one = jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
         value = lambda theta, x, operator=operator: jnp.ravel(operator(D(theta))(x))
         programs.append(without_unused(jax.make_jaxpr(value)(shape, one)))
+        if has_loop(programs[-1].jaxpr):
+            return None
         readings.append(Reading())
         jax.eval_shape(lambda theta, x: readings[-1].value(programs[-1], theta, x), shape, one)
     otherwise = np.zeros(theta.size, bool)

@@ -5,14 +5,16 @@ from typing import Any
 
 import jax
 
+from .._geometry.inner_products import L2
 from .._geometry.layers import plan
 from .._linalg.filters import Shift
 from .._linalg.solvers import DEFAULT, Cholesky, ConjugateGradients, Gram
 from .._methods.auto import Auto
 from .._methods.schemes import AbstractMethod, AbstractScheme
-from .._problem.features import traced
+from .._problem.curvature import Curvature
+from .._problem.features import Whole, traced
 from .._problem.integral import AbstractLoss
-from .._types import Parametrisation, Vector
+from .._types import Operator, Parametrisation, Vector
 
 log = logging.getLogger("riesz")
 
@@ -38,12 +40,10 @@ def by_shape(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abst
     if not isinstance(method, AbstractScheme | Auto) or method.solver is not DEFAULT:
         return method
     choices = method.choices if isinstance(method, AbstractScheme) else None
-    over = jax.eval_shape(lambda: method.draw(loss, D, theta, key))
-    operator, own = None if choices is None else getattr(choices.W, "operator", None), over.W_points
-    points = over.terms if own is None else (own,)
-    operators = [term.operator for term in loss.terms] if operator is None else [operator] * len(points)
-    values = [(each, points.x) for each, points in zip(operators, points, strict=True)]
-    rows = sum(x.shape[0] * traced(D, each, theta, x)[1].size for each, x in values)
+    values = _operators(loss, D, theta, choices, jax.eval_shape(lambda: method.draw(loss, D, theta, key)))
+    shapes = [(operator, x, traced(D, operator, theta, x)[1].size) for operator, x in values]
+    # All values of a residual vector come from one evaluation, though each of them has a weight of its own.
+    rows = sum(size if isinstance(operator, Whole) else x.shape[0] * size for operator, x, size in shapes)
     # Auto needs singular values for its long steps, which rows fewer than parameters seldom see.
     wide, shifts = rows < theta.size, choices is not None and isinstance(choices.filter, Shift)
     shifts |= choices is None and (wide or rows * theta.size**2 > LONG)
@@ -57,3 +57,20 @@ def by_shape(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abst
         side = "kernel matrix, rows are not stored" if wide else "Gram matrix"
     log.info("%d rows of %d parameters: %s works on their %s.", rows, theta.size, solver, side)
     return method.solving(solver)
+
+
+def _operators(
+    loss: AbstractLoss, D: Parametrisation, theta: Vector, choices: Any, sample: Any
+) -> list[tuple[Operator, Any]]:
+    """The operators whose rows make the metric, each with its points."""
+    operator, own = None if choices is None else getattr(choices.W, "operator", None), sample.W_points
+    if operator is not None:
+        return [(operator, points.x) for points in (sample.terms if own is None else (own,))]
+
+    def is_seen(term: Any, points: Any) -> bool:
+        """Whether the term has a form: linear densities have none but in L2."""
+        z = traced(D, term.operator, theta, points.x)[1]
+        return isinstance(choices and choices.W, L2) or term.curvature(z, points) is not Curvature.ZERO
+
+    pairs = zip(loss.terms, sample.terms, strict=True)
+    return [(term.operator, points.x) for term, points in pairs if is_seen(term, points)]
