@@ -5,7 +5,7 @@ BIN := .venv/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: reproduce test test-all bench solve audit format clean
+.PHONY: reproduce test test-all docs bench solve audit format clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -21,6 +21,11 @@ test: .venv/installed
 
 test-all: .venv/installed
 	COMPILE=ordinary $(BIN)/pytest -n 2 --dist worksteal
+
+# The site, in out/site: every warning is an error, and the tutorials are run.
+docs: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
+	$(BIN)/mkdocs build --strict
 
 reproduce: .venv/installed
 	$(BIN)/riesz reproduce

@@ -19,10 +19,15 @@ MANY = 20_000
 """Rows with more numbers per value are computed with the points last, which is quicker to run and slower to compile."""
 
 
+MODES = ("auto", "forward", "reverse")
+"""How a Jacobian is computed: in the mode with the fewer passes, or in one of the two."""
+
+
 class Whole(eqx.Module):
     """An operator whose image is not a function but one vector, r(v) in R^N: all entries come from one evaluation."""
 
     residual: Callable[[Function], Any]
+    mode: str = eqx.field(static=True, default="auto")
 
     def __call__(self, v: Function) -> jax.Array:
         return jnp.ravel(jnp.asarray(self.residual(v)))
@@ -102,18 +107,21 @@ def pull_sizes(D: Parametrisation, operator: Operator, theta: Vector, covectors:
     return jnp.einsum("mpd,mp->d", jnp.abs(rows), jnp.abs(covectors))  # type: ignore[arg-type]
 
 
-def derivative(f: Callable[[Vector], jax.Array], theta: Vector) -> tuple[jax.Array, jax.Array]:
-    """The value z of f and its Jacobian, of shape (p, d), in the mode with the fewer passes.
+def derivative(
+    f: Callable[[Vector], jax.Array], theta: Vector, mode: str = "auto"
+) -> tuple[jax.Array, jax.Array]:
+    """The value z of f and its Jacobian, of shape (p, d), in the mode with the fewer passes or in one that is named.
 
     Reverse mode takes one pass per entry of z, forward mode one per parameter. Loops of unknown length have no reverse
     mode, functions with a `custom_vjp` no forward mode.
     """
     try:
-        z, pullback = jax.vjp(lambda theta: jnp.asarray(f(theta)), theta)
-        if z.size == 1:
-            return z, pullback(jnp.ones_like(z))[0].reshape(1, -1)
-        if z.size <= theta.size:
-            return _in_reverse(z, pullback)
+        if mode != "forward":
+            z, pullback = jax.vjp(lambda theta: jnp.asarray(f(theta)), theta)
+            if z.size == 1:
+                return z, pullback(jnp.ones_like(z))[0].reshape(1, -1)
+            if z.size <= theta.size or mode == "reverse":
+                return _in_reverse(z, pullback)
     except ValueError as error:
         if not _has_no_reverse_mode(error):
             raise
@@ -139,7 +147,7 @@ def _has_no_reverse_mode(error: Exception) -> bool:
 def features(D: Parametrisation, operator: Operator, theta: Vector, x: jax.Array) -> Features:
     """Values and rows at every point, from one pass per point; of a `Whole` operator, from one Jacobian."""
     if isinstance(operator, Whole):
-        values, rows = derivative(lambda theta: operator(D(theta)), theta)
+        values, rows = derivative(lambda theta: operator(D(theta)), theta, operator.mode)
         return Features(values, rows[:, None, :])
     at = lambda point: derivative(lambda theta: operator(D(theta))(point), theta)
     if x.shape[0] * theta.size > MANY:

@@ -1,6 +1,7 @@
 """Parametrisations D : R^d -> V out of modules and apply functions: the only place that flattens pytrees."""
 
 import functools
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -49,60 +50,153 @@ def ravel(name: str, params: Any) -> tuple[Layout, jax.Array]:
 
 
 class ModuleParametrisation(eqx.Module):
-    """D(theta) is the equinox module whose inexact arrays are the entries of theta."""
+    """D(theta) is the equinox module whose trained arrays are the entries of theta."""
 
     static: Any
+    """The module without its trained arrays."""
     layout: Layout
 
     def params(self, theta: Vector) -> Any:
         """The module's inexact arrays, as a pytree of the module's structure."""
-        return self.layout.unravel(theta)
+        return eqx.filter(self(theta), eqx.is_inexact_array)
 
     def __call__(self, theta: Vector) -> Any:
-        return eqx.combine(self.params(theta), self.static)
+        return eqx.combine(self.layout.unravel(theta), self.static)
 
 
 class ApplyParametrisation(eqx.Module):
     """D(theta) is the function x -> apply(params, x)."""
 
-    apply: Callable[[Any, Any], Any]
+    apply: Callable[..., Any]
     layout: Layout
+    frozen: Any
+    """The parameters that are not trained, None in the place of those that are."""
 
     def params(self, theta: Vector) -> Any:
         """The pytree of parameters that `apply` takes."""
-        return self.layout.unravel(theta)
+        return eqx.combine(self.layout.unravel(theta), self.frozen)
 
     def __call__(self, theta: Vector) -> Function:
         return functools.partial(self.apply, self.params(theta))
 
 
-def parametrise(model: Any, params: Any = None) -> tuple[Any, jax.Array]:
+class GraphParametrisation(eqx.Module):
+    """D(theta) is the flax nnx module whose trained variables are the entries of theta."""
+
+    definition: Any = eqx.field(static=True)
+    layout: Layout
+    rest: Any
+    """The variables that are not trained."""
+
+    def params(self, theta: Vector) -> Any:
+        """The module's state: all its variables."""
+        from flax import nnx
+
+        return nnx.state(self(theta))
+
+    def __call__(self, theta: Vector) -> Any:
+        from flax import nnx
+
+        return nnx.merge(self.definition, self.layout.unravel(theta), self.rest)
+
+
+class WithoutRandomness(eqx.Module):
+    """The function apply(params, x) of a haiku transform whose own takes a random key second."""
+
+    apply: Callable[..., Any]
+
+    def __call__(self, params: Any, x: Any) -> Any:
+        return self.apply(params, None, x)
+
+
+def is_graph(model: Any) -> bool:
+    """Whether a model is a module of flax nnx; flax is not imported for it."""
+    return any(cls.__module__.startswith("flax.nnx") for cls in type(model).__mro__)
+
+
+def is_module(model: Any) -> bool:
+    """Whether a model carries its own parameters: a module of equinox or flax nnx that is no parametrisation."""
+    return is_graph(model) or (isinstance(model, eqx.Module) and not is_parametrisation(model))
+
+
+def is_parametrisation(D: Any) -> bool:
+    """Whether D is one of riesz's own parametrisations, which give a user's pytree back."""
+    return isinstance(D, eqx.Module) and hasattr(type(D), "params")
+
+
+def _applied(model: Any) -> Callable[..., Any]:
+    """The function apply(params, x) of a function, a flax linen module, or a pair (init, apply) as haiku has it."""
+    if isinstance(model, tuple) and len(model) == 2 and all(map(callable, model)):
+        apply = model[1]
+    elif hasattr(model, "apply") and hasattr(model, "init"):
+        apply = model.apply
+    else:
+        return model
+    try:
+        second = list(inspect.signature(apply).parameters.values())[1]
+    except (TypeError, ValueError, IndexError):
+        return apply
+    return WithoutRandomness(apply) if second.name == "rng" and second.default is second.empty else apply
+
+
+def parametrise(model: Any, params: Any = None, trainable: Any = None) -> tuple[Any, jax.Array]:
     r"""A parametrisation $D : \mathbb{R}^d \to V$ and its starting point.
 
-    `parametrise(module)` takes an equinox module: its inexact arrays become theta, and `D(theta)` is the
-    module itself. `parametrise(apply, params)` takes any function `apply(params, x)` with any pytree of
-    parameters: flax, haiku, plain JAX.
+    `parametrise(module)` takes a module of equinox or flax nnx: its inexact arrays, or its `nnx.Param`s, become theta,
+    and `D(theta)` is the module itself. `parametrise(apply, params)` takes any function `apply(params, x)` with any
+    pytree of parameters; a flax linen module and a pair `(init, apply)`, as haiku's transforms are, stand for their
+    `apply`.
 
     **Arguments:**
 
-    - `model`: an `equinox.Module` that can be called at a point, or a function `apply(params, x)`.
-    - `params`: the parameters of `apply`; leave it out for a module.
+    - `model`: an `equinox.Module` or `nnx.Module` that can be called at a point, or a function `apply(params, x)`.
+    - `params`: the parameters of `apply`; leave it out for a module that carries its own.
+    - `trainable`: which parameters theta holds; the others stay as they are. A pytree of True and False, of the
+      structure of the parameters or the beginning of it, or a function of an array; for nnx a filter of its own, such
+      as a type of variables. By default everything that is floating-point.
 
     **Returns:** `(D, theta0)`, where `D(theta)` is a function of a point and `D.params(theta)` gives the
-    pytree back.
+    pytree back, with what was not trained.
 
     ```python
     D, theta0 = riesz.parametrise(lambda p, x: p["a"] * jnp.exp(-p["b"] * x), {"a": 1.0, "b": 0.5})
     D(theta0)(2.0), D.params(theta0)
+    D, theta0 = riesz.parametrise(lambda p, x: p["a"] * jnp.exp(-p["b"] * x), {"a": 1.0, "b": 0.5}, {"a": True, "b": False})
     ```
     """
-    if not callable(model):
+    if is_graph(model) and params is None:
+        return _of_graph(model, trainable)
+    if not callable(model) and _applied(model) is model:
         raise TypeError(f"model must be an equinox module or a function apply(params, x), not {_check.shown(model)}.")
     if params is not None:
-        layout, theta0 = ravel("params", params)
-        return ApplyParametrisation(model, layout), theta0
+        trained, frozen = _partitioned("params", params, trainable, lambda leaf: True)
+        layout, theta0 = ravel("params", trained)
+        return ApplyParametrisation(_applied(model), layout, frozen), theta0
     if not isinstance(model, eqx.Module):
         raise TypeError("params must be given when model is a function apply(params, x).")
-    arrays, static = eqx.partition(model, eqx.is_inexact_array)
-    layout, theta0 = ravel("model", arrays)
+    trained, static = _partitioned("model", model, trainable, eqx.is_inexact_array)
+    layout, theta0 = ravel("model", trained)
     return ModuleParametrisation(static, layout), theta0
+
+
+def _partitioned(name: str, tree: Any, trainable: Any, otherwise: Callable[[Any], bool]) -> tuple[Any, Any]:
+    """What is trained of a pytree, and the rest."""
+    if trainable is None:
+        return eqx.partition(tree, otherwise)
+    with _check.explained(f"trainable must be a function of an array, or True and False in the structure of {name}"):
+        trained, rest = eqx.partition(tree, trainable)
+    if not jax.tree.leaves(trained):
+        raise ValueError(f"trainable must leave something of {name} to train, but it leaves nothing.")
+    whole = [leaf for leaf in jax.tree.leaves(trained) if not eqx.is_inexact_array_like(leaf)]
+    if whole:
+        raise TypeError(f"trainable must choose floating-point arrays of {name}, but it chooses {_check.shown(whole[0])}.")
+    return trained, rest
+
+
+def _of_graph(model: Any, trainable: Any) -> tuple[GraphParametrisation, jax.Array]:
+    """The parametrisation of a module of flax nnx."""
+    from flax import nnx
+
+    definition, trained, rest = nnx.split(model, nnx.Param if trainable is None else trainable, ...)
+    layout, theta0 = ravel("model", trained)
+    return GraphParametrisation(definition, layout, rest), theta0

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from .. import _check
 from .._types import Function, Parametrisation, Vector
-from .features import Whole
+from .features import MODES, Whole
 from .integral import AbstractTerm, half_square
 from .measures import Points
 
@@ -39,6 +39,7 @@ class ResidualVector(AbstractTerm):
     - `residual`: a function of v = D(theta) that returns an array of any shape.
     - `density`: a function of one entry, or of one entry and its datum; z^2/2, or (z - data)^2/2 with data, by default.
     - `data`, `weights`: one per entry; weights are 1 by default, so that the loss is a sum.
+    - `mode`: `"forward"` or `"reverse"`; `"auto"` for the shorter of the two.
 
     ```python
     x = jnp.linspace(0.0, 1.0, 50)
@@ -56,11 +57,13 @@ class ResidualVector(AbstractTerm):
 
     def __init__(
         self, residual: Callable[[Function], Any], density: Callable[..., Any] | None = None, data: Any = None,
-        weights: Any = None,
+        weights: Any = None, mode: str = "auto",
     ):  # fmt: skip
+        if mode not in MODES:
+            raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}, not {_check.shown(mode)}.")
         default = half_square if data is None else _half_squared_error
         self.density = default if density is None else _check.function("density", density)
-        self.operator = Whole(_check.function("residual", residual))
+        self.operator = Whole(_check.function("residual", residual), mode)
         self.data, self.weights = _entries("data", data), _entries("weights", weights, least=0.0)
         self.over, self.factor = None, _check.leaf(1.0)
 

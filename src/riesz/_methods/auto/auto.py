@@ -23,6 +23,8 @@ from ..result import Result, first_code
 from ..retractions import Straight
 from ..schemes.base import AbstractMethod
 from ..state import Info
+from .box import Box
+from .coordinates import held
 from .long_steps import QUICK, WALK, LongSteps, Walk
 from .quick_steps import QuickState, QuickSteps
 from .view import Outcome, View
@@ -68,6 +70,8 @@ class Auto(AbstractMethod):
     long: LongSteps | None = eqx.field(default_factory=LongSteps)
     """None for quick steps alone."""
     factorisation: AbstractSolver = eqx.field(converter=as_solver, default=None)
+    box: Box | None = None
+    """Bounds on the parameters, within which there are quick steps alone."""
 
     def __check_init__(self):
         if isinstance(self.factorisation, ConjugateGradients):
@@ -110,8 +114,8 @@ class Auto(AbstractMethod):
         return eqx.tree_at(lambda state: state.quick.last, state, jnp.zeros_like(theta))
 
     def goes_on(self, loss: AbstractLoss) -> bool:
-        """Whether long steps may follow: on fixed points, with singular values down to rounding."""
-        return self.long is not None and isinstance(self.solver, QRSVD) and not loss.drawn
+        """Whether long steps may follow: on fixed points, without bounds, with singular values down to rounding."""
+        return self.long is not None and self.box is None and isinstance(self.solver, QRSVD) and not loss.drawn
 
     def notes(self, loss: AbstractLoss, result: Result, history: dict[str, np.ndarray]) -> tuple[str, ...]:
         """How far the loss had fallen where a run stagnates; where long steps began, or why there were none."""
@@ -124,7 +128,8 @@ class Auto(AbstractMethod):
         if self.long is None:
             return notes
         if not self.goes_on(loss):
-            why = "fixed points" if loss.drawn else "factorisation=riesz.QRSVD()"
+            needed = ((loss.drawn, "fixed points"), (self.box is not None, "parameters without bounds"))
+            why = next((what for lacks, what in needed if lacks), "factorisation=riesz.QRSVD()")
             return notes + ((f"Long steps, which may find more digits, need {why}.",) if stagnated else ())
         began = np.flatnonzero(history["phase"] == WALK)
         if not began.size:
@@ -150,6 +155,7 @@ class Auto(AbstractMethod):
         # With no tangent space from the start there is nothing to gain either, but that is not convergence; where a
         # step has climbed to such a place, the next one goes back.
         here = (state.phase == QUICK) & (state.quick.window.lowest >= 0) & (not loss.drawn)
+        here = here if view.free is None else here & jnp.any(view.free)
         vain = first_code([
             (state.k <= HOPELESS, Result.RUNNING),
             (info.gradient_norm**2 == 0, Result.CONVERGED_GRADIENT),
@@ -178,6 +184,9 @@ class Auto(AbstractMethod):
         is_quick = state.phase == QUICK
         S, quick = self.quick.scaled(at, blocks, psi, covector, state.quick, state.k == 1, loss.drawn)
         psi, S = psi.in_coordinates(S)
+        free = None if self.box is None else self.box.free(theta, covector)
+        if free is not None:
+            covector, S = jnp.where(free, covector, 0), jnp.where(free, S, held(theta.dtype))
         least = Shift(jnp.finfo(theta.dtype).tiny)
         space = TangentSpace.of(blocks, psi, self.solver.fresh(sample.key), least, jnp.where(is_quick, S, 1))
         if isinstance(space.factors, SingularValues):
@@ -195,7 +204,7 @@ class Auto(AbstractMethod):
         first = jnp.where(tiny, jnp.inf, jnp.finfo(theta.dtype).eps ** 0.5 * at.magnitude)
         ceiling = jnp.where(state.k == 1, first, state.ceiling)
         vanished = tiny & (at.magnitude <= ceiling) & (not loss.drawn)
-        view = View(loss, sample.terms, at, covector, space, rounding, vanished)
+        view = View(loss, sample.terms, at, covector, space, rounding, vanished, self.box, free)
         return view, dataclasses.replace(state, quick=quick, ceiling=ceiling)
 
     def _quick(self, view: View, state: AutoState) -> tuple[Outcome, AutoState]:

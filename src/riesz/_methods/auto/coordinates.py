@@ -33,6 +33,11 @@ def turning(at: Linearisation, blocks: tuple[Block, ...], psi: AbstractRows, siz
     return jnp.where(jnp.isfinite(speed), speed, 0)
 
 
+def held(dtype: Any) -> Any:
+    """The scale of a parameter that is not to move: so large that no step moves it, and its square is finite."""
+    return jnp.finfo(dtype).max ** 0.5
+
+
 def scale(sizes: Vector, theta: Vector, residual: jax.Array, speed: Vector, every: bool) -> jax.Array:
     """S: the turning speeds; for parameters that turn nothing, so little that damping stays below rounding.
 
@@ -54,4 +59,4 @@ def scale(sizes: Vector, theta: Vector, residual: jax.Array, speed: Vector, ever
     least = (1.0 if every else number.eps**0.5) / jnp.where(residual > 0, residual, 1)
     matters = lambda effect: effect > speed.size * number.eps * jnp.max(effect)
     moves = matters(sizes) | matters(sizes * jnp.abs(theta))
-    return jnp.where(moves, jnp.hypot(speed, sizes * least), number.max**0.5)
+    return jnp.where(moves, jnp.hypot(speed, sizes * least), held(speed.dtype))

@@ -228,12 +228,16 @@ class QuickSteps(eqx.Module):
             g = damped.solve(*ahead.parts)
             kept = self._kept(damped, g, state.last) if view.loss.drawn else 0.0
             moved = self.retraction(at, damped, kept - g)
+            if view.box is not None and view.free is not None:
+                moved = view.box.project(at.theta, moved, view.free)
             predicted = -(view.covector @ moved.delta) - space.norm(moved.delta) ** 2 / 2
             has_spectrum = space.factors.eigenvalues is not None
             residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else damped.residual(g, view.covector)
             loss = view.value(moved.theta)
             finite = jnp.all(jnp.isfinite(moved.theta)) & jnp.isfinite(loss)
-            return Trial(moved, loss, predicted, residual, finite & (loss <= highest - self.decrease * predicted))
+            # A path that was projected onto bounds may promise nothing.
+            enough = highest - self.decrease * jnp.maximum(predicted, 0)
+            return Trial(moved, loss, predicted, residual, finite & (loss <= enough))
 
         def better(trial: Trial, last: Trial) -> jax.Array:
             return trial.good & (trial.predicted > last.predicted)

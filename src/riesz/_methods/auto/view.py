@@ -9,6 +9,7 @@ from ..._problem.integral import AbstractLoss
 from ..._problem.measures import Points
 from ..._types import Vector
 from ..retractions import Retracted
+from .box import Box
 
 
 class View(eqx.Module):
@@ -25,6 +26,10 @@ class View(eqx.Module):
     """What rounding of parameters and values alone makes of the loss: below it there is nothing to gain."""
     vanished: jax.Array
     """Whether the loss is as small as that."""
+    box: Box | None
+    """Bounds on the parameters."""
+    free: jax.Array | None
+    """Which parameters they do not hold; the covector is zero in the others."""
 
     def value(self, theta: Vector) -> jax.Array:
         """The loss at other parameters, on the same points."""
