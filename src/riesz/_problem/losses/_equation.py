@@ -55,6 +55,15 @@ def residual(operator: Operator, source: Any, over: AbstractMeasure) -> Integral
     return Integral(half_square, over, Residual(operator, source))
 
 
+class Departure(eqx.Module):
+    """The operator v - m of a prior, by which it is told from data."""
+
+    operator: Operator
+
+    def __call__(self, v: Function) -> Function:
+        return self.operator(v)
+
+
 def prior(over: AbstractMeasure, weight: Any, mean: Any = 0.0) -> AbstractLoss:
     r"""What is known of the function before the data, $\frac{\text{weight}}{2} \int |v(x) - m(x)|^2 \, d\mu$.
 
@@ -71,7 +80,8 @@ def prior(over: AbstractMeasure, weight: Any, mean: Any = 0.0) -> AbstractLoss:
     ```
     """
     _check.scalar("weight", weight, above=0.0)
-    return residual(identity, mean, over) * weight
+    operator = residual(identity, mean, over).operator
+    return Integral(half_square, over, Departure(operator)) * weight
 
 
 KINDS = {"f": "a number at every point", "a": "a number at every point, or an n x n matrix"}
