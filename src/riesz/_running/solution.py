@@ -5,9 +5,11 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._methods.result import Result
+from .loop import Problem
 
 
 class Start(eqx.Module):
@@ -44,6 +46,26 @@ class Solution(eqx.Module):
     starts: tuple[Start, ...] = ()
     """With `restarts=`, a `Start` for each one that was made, in order; a callback sees those that have ended. Else
     empty."""
+    problem: Problem | None = None
+    """The loss, D and the method, as they were run; None where they are not known."""
+    state: Any = None
+    """What the method carries to its next step, from `last`; None where it is not known, and for a batch of starts."""
+
+    @property
+    def params(self) -> Any:
+        """The parameters as the pytree that was parametrised, `D.params(theta)`; stacked for a batch of starts."""
+        params = getattr(self.D, "params", None)
+        if not callable(params):
+            raise AttributeError("solution.params needs a D that has D.params, as those of riesz.parametrise have.")
+        if self.theta.ndim == 1:
+            return params(self.theta)
+        stack = lambda *leaves: jnp.stack(leaves) if eqx.is_inexact_array(leaves[0]) else leaves[0]
+        return jax.tree.map(stack, *map(params, self.theta))
+
+    @property
+    def model(self) -> Any:
+        """D(theta): a module of equinox or flax nnx with its trained parameters; else, or for a batch, the function."""
+        return self.function
 
     @property
     def function(self) -> Callable[[Any], Any]:
