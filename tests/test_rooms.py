@@ -11,6 +11,7 @@ SOURCE = pathlib.Path(riesz.__file__).parent
 ROOMS = (
     "_types",
     "_check",
+    "_bytes",
     "_linalg",
     "_problem",
     "_geometry",

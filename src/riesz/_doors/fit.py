@@ -127,8 +127,8 @@ def curve_fit(
     - `options`: as for `riesz.fit`.
 
     **Returns:** the parameters, and their covariance matrix $s^2 (J^T J)^{-1}$ in the linearisation of f there;
-    infinite where the data do not decide it, with a warning. A fit that has not converged says so in a warning, and one that
-    failed raises `riesz.SolveError`.
+    infinite where the data do not decide it, with a warning. A fit that has not converged says so in a warning, and
+    one that failed raises `riesz.SolveError`.
 
     ```python
     x = jnp.linspace(0.0, 2.0, 30)

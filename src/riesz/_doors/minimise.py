@@ -163,6 +163,7 @@ def _stack(runs: list[Run], D: Parametrisation) -> Solution:
         history={name: np.stack([padded(solution, name) for solution in solutions]) for name in solutions[0].history},
         D=D,
         notes=tuple(dict.fromkeys(note for solution in solutions for note in solution.notes)),
+        problem=runs[0].problem,
     )
 
 

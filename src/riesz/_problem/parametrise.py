@@ -24,6 +24,11 @@ class Layout(eqx.Module):
     treedef: Any = eqx.field(static=True)
     shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
+    def __reduce__(self) -> Any:
+        # JAX pickles no structure that has modules in it: the pytree itself, with numbers for its arrays, can be.
+        tree = jax.tree.unflatten(self.treedef, range(len(self.shapes)))
+        return _layout_of, (tree, self.shapes)
+
     def unravel(self, theta: Vector) -> Any:
         """The pytree whose entries are those of theta."""
         sizes = [math.prod(shape) for shape in self.shapes]
@@ -32,6 +37,11 @@ class Layout(eqx.Module):
         # One split, not slices: in reverse mode it is one concatenation, where slices are a sum of padded arrays.
         leaves = [part.reshape(shape) for part, shape in zip(jax.lax.split(theta, sizes), self.shapes, strict=True)]
         return jax.tree.unflatten(self.treedef, leaves)
+
+
+def _layout_of(tree: Any, shapes: tuple[tuple[int, ...], ...]) -> Layout:
+    """The layout of a pytree of arrays of these shapes."""
+    return Layout(jax.tree.structure(tree), shapes)
 
 
 def ravel(name: str, params: Any) -> tuple[Layout, jax.Array]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import _check
-from .files import reason, synchronise
+from .._bytes.files import reason, synchronise
 
 Row = dict[str, Any]
 """One iterate: its `step`, and what the history knows of it."""

@@ -202,12 +202,14 @@ class Run:
         record, carry = self.record, self.record.carry
         history = self.history()
         # On one device: what is done with these next is no part of the run.
-        best, loss, last = here((carry.best, carry.best_loss, carry.theta), self.problem.mesh)
+        found = carry.best, carry.best_loss, carry.theta, carry.state, self.problem
+        best, loss, last, state, problem = here(found, self.problem.mesh)
         method = self.problem.method.method
         notes = self._notes + method.notes(self.problem.loss, record.result, history)
         notes += () if method.solver is None else method.solver.notes(history)
         notes += _of_validation(history)
-        return Solution(best, loss, last, record.result, record.steps, history, plain(self.problem.D), notes)
+        whole = best, loss, last, record.result, record.steps, history, plain(problem.D), notes
+        return Solution(*whole, problem=problem, state=state)
 
 
 def _of_validation(history: dict[str, np.ndarray]) -> tuple[str, ...]:

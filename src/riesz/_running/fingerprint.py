@@ -10,9 +10,9 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from .._running.loop import Carry, Problem, here, look
+from .._bytes.digest import anonymous, digest
 from .._types import Vector
-from .digest import anonymous, digest
+from .loop import Carry, Problem, here, look
 
 SHOWN = 60
 """The most characters of a part that a sentence quotes."""
