@@ -1,5 +1,6 @@
 """riesz: natural gradient descent with momentum in function space, on JAX."""
 
+from ._doors.load import load as load
 from ._doors.minimise import minimise as minimise
 from ._doors.minimise import minimise_many as minimise_many
 from ._doors.tangent_space import tangent_space as tangent_space

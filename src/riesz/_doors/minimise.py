@@ -28,6 +28,7 @@ from .._running.prepare import Options, check_start, checked_mesh, has_lapack_at
 from .._running.restarts import Restarts, Starts
 from .._running.run import Run
 from .._running.solution import Solution, SolveError
+from .._running.standing import Standing, method_of, theta_of
 from .._types import Key, Parametrisation, Vector
 from .call import Call
 
@@ -42,7 +43,7 @@ def _bar(progress: Any, total: int, unit: str) -> Any:
 def minimise(
     loss: AbstractLoss,
     D: Parametrisation,
-    theta0: Vector,
+    theta0: Vector | None = None,
     method: AbstractMethod | str | None = None,
     max_steps: int = 1000,
     target: float | dict[str, float] | None = None,
@@ -58,6 +59,7 @@ def minimise(
     memory: float | None = None,
     restarts: Restarts | None = None,
     mesh: Mesh | None = None,
+    start: Solution | None = None,
 ) -> Solution:
     r"""Minimise $L(\theta) = \mathcal{L}(D(\theta))$ from one start, or from others where that one ends badly.
 
@@ -85,6 +87,9 @@ def minimise(
       where nothing fits, a `MemoryError` comes before the first step.
     - `restarts`: a `riesz.Restarts(n)`, to begin again up to n times where a start ends badly; all share the limits.
     - `mesh`: devices over which the points of every measure are spread, such as `jax.make_mesh((8,), ("points",))`.
+    - `start`: a solution to go on from, in place of theta0: with its method, at `solution.last`, with the momentum that
+      it had. Steps and history are counted anew; on fixed points `solution.theta` remains the best until there is a
+      lower loss. Where points are drawn give another key, or the same points are drawn again.
 
     **Returns:** a `Solution`: the best parameters `theta`, their `loss` and `function`, the `last` parameters,
     the `result`, the number of `steps`, the `history`, and `notes`: what else there is to know, in sentences. With
@@ -96,15 +101,18 @@ def minimise(
     solution = riesz.minimise(riesz.least_squares(riesz.points(x, data=y)), D, theta0, target=1e-8)
     ```
     """
-    theta0 = check_start(theta0, 1, "theta0")
+    theta0 = check_start(theta_of(start, theta0, restarts), 1, "theta0")
     if callback is not None:
         _check.function("callback", callback)
     options = Options.checked(theta0, max_steps, target, tolerance, max_seconds, metrics, progress)
     starts = Starts.checked(restarts, D, theta0, key)
-    problem, key, notes = prepare(loss, D, theta0, method, key, options, memory, mesh=checked_mesh(mesh))
+    problem, key, notes = prepare(
+        loss, D, theta0, method_of(start, method), key, options, memory, mesh=checked_mesh(mesh)
+    )
+    standing = Standing.checked(start, problem)
     saved, logs = as_checkpoint(checkpoint), as_logs(log)
     with _bar(progress, options.max_steps, "step") as bar, wish_to_stop() as wish, contextlib.ExitStack() as held:
-        call = Call(problem, key, notes, options, callback, saved, logs, bar, wish, held)
+        call = Call(problem, key, notes, options, callback, saved, logs, bar, wish, held, standing)
         solution = call.run(theta0).solution() if starts is None else call.run_starts(starts)
     if throw and solution.result.failed:
         raise SolveError(solution)

@@ -18,6 +18,7 @@ from .._methods.result import CODES, Result
 from .._types import Vector
 from .loop import CHUNK, TOLERANCES, Carry, Log, Problem, Tests, advance, here, measure, start
 from .solution import Solution
+from .standing import Standing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Run:
         theta: Vector,
         key: Any,
         notes: tuple[str, ...] = (),
+        standing: Standing | None = None,
         *,
         max_steps: int,
         target: float | dict[str, float] | None,
@@ -63,7 +65,7 @@ class Run:
         metrics: dict[str, Callable[[Any], Any]],
     ):
         self.problem, self.key, self.max_steps, self.metrics = problem, key, max_steps, metrics
-        self._notes = notes
+        self._notes, self.standing = notes, standing
         self.tests = {"target": target, "tolerance": tolerance}
         self._metric_targets = target if isinstance(target, dict) else {}
         loss_target = None if isinstance(target, dict) else target
@@ -73,7 +75,9 @@ class Run:
 
     def _first(self, theta: Vector) -> Record:
         carry = start(self.problem, theta, self.key, quick=True, mesh=self.problem.mesh)
-        loss = float(carry.loss)
+        if self.standing is not None:
+            carry = self.standing.placed(self.problem, carry, self.key)
+        loss = float(carry.best_loss)
         columns = {name: np.zeros(0, dtype) for name, dtype in self.problem.columns.items()}
         columns |= {"loss": np.array(carry.loss)[None], "seconds": np.zeros(1)}
         columns |= self._measured(lambda: np.broadcast_to(np.asarray(theta), (CHUNK, *theta.shape)), 1)
