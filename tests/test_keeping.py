@@ -7,6 +7,7 @@ import sys
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import matplotlib
 import numpy as np
 import pytest
 from flax import nnx
@@ -283,7 +284,6 @@ class TestSummary:
 class TestPicture:
     @pytest.fixture
     def plt(self):
-        matplotlib = pytest.importorskip("matplotlib")
         matplotlib.use("Agg")
         import matplotlib.pyplot as plt
 
