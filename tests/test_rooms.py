@@ -20,6 +20,7 @@ ROOMS = (
     "_records",
     "_doors",
     "experiments",
+    "__main__",
 )
 """In the order in which they can be read."""
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")

@@ -2,8 +2,10 @@
 
 import collections
 import contextlib
+import dataclasses
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from .. import _check
 from .._methods.result import Result
 from .._methods.schemes import AbstractMethod
 from .._problem.integral import AbstractLoss
+from .._problem.ridge import ridged
 from .._records.checkpoint import Checkpoint, as_checkpoint
 from .._records.logs import as_logs
 from .._running import hosts
@@ -29,21 +32,30 @@ from .._running.restarts import Restarts, Starts
 from .._running.run import Run
 from .._running.solution import Solution, SolveError
 from .._running.standing import Standing, method_of, theta_of
-from .._types import Key, Parametrisation, Vector
+from .._types import Key, Parametrisation
 from .call import Call
+from .given import given, given_again
+from .lines import Lines
 
 logger = logging.getLogger("riesz")
+SELDOM = 10.0
+"""Where output is redirected, progress is told every so many seconds."""
 
 
 def _bar(progress: Any, total: int, unit: str) -> Any:
-    disable = True if not hosts.is_first() else None if progress == "auto" else not progress
-    return tqdm(total=total, unit=unit, disable=disable, dynamic_ncols=True)
+    if not hosts.is_first() or progress is False:
+        return tqdm(total=total, unit=unit, disable=True)
+    if progress == "auto" and not sys.stderr.isatty():
+        # A line now and then, none at all in short runs, and no cursor to move.
+        slow = {"mininterval": SELDOM, "maxinterval": SELDOM, "delay": SELDOM, "leave": False, "ncols": 100}
+        return tqdm(total=total, unit=unit, file=Lines(sys.stderr), **slow)
+    return tqdm(total=total, unit=unit, dynamic_ncols=True)
 
 
 def minimise(
     loss: AbstractLoss,
     D: Parametrisation,
-    theta0: Vector | None = None,
+    theta0: Any = None,
     method: AbstractMethod | str | None = None,
     max_steps: int = 1000,
     target: float | dict[str, float] | None = None,
@@ -60,13 +72,18 @@ def minimise(
     restarts: Restarts | None = None,
     mesh: Mesh | None = None,
     start: Solution | None = None,
+    validation: AbstractLoss | Callable[[Any], Any] | None = None,
+    patience: int = 20,
+    ridge: float | None = None,
 ) -> Solution:
     r"""Minimise $L(\theta) = \mathcal{L}(D(\theta))$ from one start, or from others where that one ends badly.
 
     **Arguments:**
 
     - `loss`: a loss, such as `riesz.least_squares(over)`.
-    - `D`, `theta0`: the parametrisation and the start.
+    - `D`, `theta0`: the parametrisation and the start, a vector. Any other pytree in the place of theta0 holds the
+      parameters of a model `D(params, x)`, as `riesz.parametrise` takes it; a module of equinox or flax nnx carries its
+      own, and theta0 is left out.
     - `method`: a method or its name; `riesz.auto()` by default.
     - `max_steps`: the step limit.
     - `target`: stop when the loss is at most this number, or, for `{"mse": 3e-2}`, when those metrics are.
@@ -78,9 +95,11 @@ def minimise(
     - `metrics`: functions of theta to record at every iterate; their time is not counted.
     - `key`: a random key, needed where points are drawn anew each step, and for restarts.
     - `callback`: called as `callback(steps, solution_so_far)` between chunks; returning True stops the run.
-    - `progress`: a progress bar: True, False, or "auto" (where standard error is a terminal).
+    - `progress`: a progress bar: True, False, or "auto": a bar where standard error is a terminal, and a line every ten
+      seconds where it is not.
     - `checkpoint`: a folder, or a `riesz.Checkpoint`, to save the run in; the same call goes on where it was.
-    - `log`: a file for a line of JSON a step, a `riesz.TensorBoard`, or a list of logs.
+    - `log`: a file for a line of JSON per step, a function that is called with a dictionary per step (`wandb.log`), a
+      `riesz.TensorBoard`, or a list of these.
     - `throw`: raise `riesz.SolveError` for failures; never for limits, callbacks or Ctrl-C.
     - `memory`: the bytes that a step may take; by default 60 % of what is available. Where more is predicted, rows are
       assembled in chunks, or `Gram` is used without storing them, with a note in the log "riesz" of what that costs;
@@ -90,6 +109,10 @@ def minimise(
     - `start`: a solution to go on from, in place of theta0: with its method, at `solution.last`, with the momentum that
       it had. Steps and history are counted anew; on fixed points `solution.theta` remains the best until there is a
       lower loss. Where points are drawn give another key, or the same points are drawn again.
+    - `validation`: a loss on other data, or a function of theta, that is measured after every step. `solution.theta` is
+      where it was lowest, and the run ends when it has not improved for `patience` steps.
+    - `ridge`: a weight; adds weight/2 |theta - theta0|^2 to the loss, as one more row per parameter. The solution's
+      loss and history include it, `loss(v)` does not.
 
     **Returns:** a `Solution`: the best parameters `theta`, their `loss` and `function`, the `last` parameters,
     the `result`, the number of `steps`, the `history`, and `notes`: what else there is to know, in sentences. With
@@ -101,13 +124,26 @@ def minimise(
     solution = riesz.minimise(riesz.least_squares(riesz.points(x, data=y)), D, theta0, target=1e-8)
     ```
     """
-    theta0 = check_start(theta_of(start, theta0, restarts), 1, "theta0")
+    if start is None:
+        D, theta0 = given(D, theta0)
+    else:
+        theta0 = theta_of(start, theta0, restarts, ridge)
+        D = given_again(D, start)
+    theta0 = check_start(theta0, 1, "theta0")
     if callback is not None:
         _check.function("callback", callback)
     options = Options.checked(theta0, max_steps, target, tolerance, max_seconds, metrics, progress)
+    options = dataclasses.replace(options, patience=_check.count("patience", patience))
     starts = Starts.checked(restarts, D, theta0, key)
+    if starts is not None and (validation is not None or ridge is not None):
+        raise ValueError("restarts must be None where there is a validation or a ridge, which belong to one start.")
+    if ridge is not None:
+        _check.kind("loss", loss, AbstractLoss, "a loss, such as riesz.least_squares(over)")
+        loss, D = ridged(loss, _check.function("D", D), theta0, ridge)
     problem, key, notes = prepare(
-        loss, D, theta0, method_of(start, method), key, options, memory, mesh=checked_mesh(mesh)
+        *(loss, D, theta0, method_of(start, method), key, options, memory),
+        mesh=checked_mesh(mesh),
+        validation=validation,
     )
     standing = Standing.checked(start, problem)
     saved, logs = as_checkpoint(checkpoint), as_logs(log)

@@ -37,6 +37,10 @@ class Result(enum.Enum):
         "another start, or see whether the operator's values depend on the parameters: under a Laplacian, those of a "
         "relu network do not."
     )
+    VALIDATED = (
+        "The validation improves no more, for as many steps as patience allows or because the run has ended; "
+        "solution.theta is where it was lowest."
+    )
 
     def __str__(self) -> str:
         return self.value

@@ -64,6 +64,7 @@ def fingerprint(
         **({"start": digest(jax.tree.leaves((carry.state, carry.best, carry.best_loss)))} if goes_on else {}),
         "key": None if key is None else digest(key),
         "loss, data or parametrisation": program(look, problem, theta0, key, 0),
+        **({} if problem.validation is None else {"validation": program(problem.validation, theta0)}),
         "function inside the method": program(step, problem.loss, problem.D, method, theta0, carry.state.inner),
     }
 

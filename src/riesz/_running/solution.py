@@ -18,6 +18,7 @@ from .loop import Problem
 from .picture import picture
 from .summary import page, summary
 from .table import table
+from .uncertainty import Spread, predicted, spread
 
 
 class Start(eqx.Module):
@@ -136,6 +137,51 @@ class Solution(eqx.Module):
 
     def _repr_html_(self) -> str:
         return page(self)
+
+    def covariance(self, sigma: Any = None) -> np.ndarray:
+        r"""The covariance matrix of theta, from the tangent space at the solution.
+
+        It is the uncertainty that independent noise in the data leaves, to first order. For least squares the variance
+        of the noise is estimated from the residuals, unless `sigma` says it; other densities, robust ones and
+        likelihoods, assume no distribution (the sandwich formula). Of mini-batches all points are the data; points that
+        are drawn from a domain carry none and are refused. Priors and ridges narrow it. Directions that nothing decides
+        have no part in it.
+
+        **Arguments:**
+
+        - `sigma`: the standard deviation of the noise, one for all data or one per datum, for least squares.
+
+        ```python
+        deviations = np.sqrt(np.diag(solution.covariance()))
+        ```
+        """
+        return self._spread(sigma).covariance
+
+    def predict(self, x: Any, std: bool = False, sigma: Any = None) -> Any:
+        r"""The values of the function at points, and with `std=True` their standard deviations too.
+
+        The deviations are those of the function, $\sqrt{J(x)\, C\, J(x)^T}$ with the matrix C of `covariance`: twice
+        as much to either side is a band that covers the true function at 95 % of the points, as far as the model can
+        represent it. They are infinite where the data do not decide the value.
+
+        **Arguments:**
+
+        - `x`: points, along a first axis.
+        - `std`: whether to return deviations.
+        - `sigma`: as for `covariance`.
+
+        ```python
+        values, deviations = solution.predict(x, std=True)
+        ```
+        """
+        if self.theta.ndim != 1:
+            raise ValueError("predict needs one solution, not a batch of starts: take solution.theta[i] of one.")
+        return predicted(self.D, self.theta, _check.floating("x", x), self._spread(sigma) if std else None)
+
+    def _spread(self, sigma: Any) -> Spread:
+        if self.problem is None or self.theta.ndim != 1:
+            raise ValueError("covariance needs one solution with its loss: give riesz.load the loss, or run one start.")
+        return spread(self.problem.loss, self.problem.D, self.theta, sigma)
 
     def __repr__(self) -> str:
         if isinstance(self.result, Result):

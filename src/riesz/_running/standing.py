@@ -14,17 +14,15 @@ from .loop import Carry, Problem, start
 from .solution import Solution
 
 
-def theta_of(solution: Any, theta0: Any, restarts: Any) -> Any:
-    """Where a run begins: at theta0, or where an earlier one ended."""
-    if solution is None:
-        if theta0 is None:
-            raise TypeError("theta0 must be given, unless start= is.")
-        return theta0
+def theta_of(solution: Any, theta0: Any, restarts: Any, ridge: Any) -> Any:
+    """Where a run begins that goes on: where an earlier one ended."""
     _check.kind("start", solution, Solution, "a solution of riesz.minimise, or None")
     if theta0 is not None:
         raise ValueError("theta0 must be left out where start= is given: the run goes on from solution.last.")
     if restarts is not None:
         raise ValueError("restarts must be None where start= is given: a run that goes on has one start.")
+    if ridge is not None:
+        raise ValueError("ridge must be None where start= is given: it pulls towards theta0, which is not known.")
     if solution.theta.ndim != 1 or solution.state is None:
         raise ValueError(
             "start must be a solution of one run, with its state, which minimise_many does not keep: give "
@@ -64,6 +62,8 @@ class Standing:
         carry = eqx.tree_at(lambda carry: carry.state, fresh, _rebuilt(known.state, fresh.state))
         if problem.drawn:
             return carry
+        if problem.validation is not None:
+            return self._validated(problem, carry, key)
         best, dtype = jnp.asarray(known.theta), fresh.loss.dtype
         if self.same:
             # Not evaluated again: another program may round otherwise.
@@ -75,6 +75,14 @@ class Standing:
             losses = fresh.loss, there, there
         where = lambda carry: (carry.best, carry.loss, carry.best_loss, carry.lowest)
         return eqx.tree_at(where, carry, (best, *(jnp.asarray(loss, dtype) for loss in losses)))
+
+    def _validated(self, problem: Problem, carry: Carry, key: Any) -> Carry:
+        """The same where a validation says what is best."""
+        there = start(problem, jnp.asarray(self.solution.theta), key, quick=True, mesh=problem.mesh)
+        if not float(there.validated["lowest"]) < float(carry.validated["lowest"]):
+            return carry
+        where = lambda carry: (carry.best, carry.best_loss, carry.validated)
+        return eqx.tree_at(where, carry, where(there))
 
 
 def _rebuilt(state: Any, like: Any) -> Any:
