@@ -49,6 +49,15 @@ def test_the_example_of_the_reliability_page_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_the_example_of_the_page_on_solutions_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run_page("docs/solutions.md", tmp_path)
+    assert (tmp_path / "history.png").read_bytes().startswith(b"\x89PNG")
+    assert float(names["further"].loss) <= float(names["again"].loss) == float(names["solution"].loss)
+    assert len(names["columns"]["loss"]) == names["solution"].steps + 1
+
+
+@pytest.mark.slow
 def test_the_example_of_the_scale_page_runs(tmp_path):
     names = run_page("docs/scale.md", tmp_path)
     assert names["mesh"].size == 8 and names["solution"].steps == 20

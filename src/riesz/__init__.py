@@ -2,6 +2,7 @@
 
 from ._doors.fit import curve_fit as curve_fit
 from ._doors.fit import fit as fit
+from ._doors.load import load as load
 from ._doors.minimise import minimise as minimise
 from ._doors.minimise import minimise_many as minimise_many
 from ._doors.tangent_space import tangent_space as tangent_space
