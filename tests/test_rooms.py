@@ -18,6 +18,8 @@ ROOMS = (
     "_running",
     "_records",
     "_doors",
+    "optimistix",
+    "optax",
     "experiments",
 )
 """In the order in which they can be read."""

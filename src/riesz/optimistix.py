@@ -21,15 +21,13 @@ from ._types import Function
 
 MODES = {None: "auto", "fwd": "forward", "bwd": "reverse"}
 """How the Jacobian is computed, by what optimistix calls it."""
-CONVERGED = (Result.CONVERGED_GRADIENT, Result.CONVERGED_STEP, Result.CONVERGED_LOSS)
-"""The ends of a method that are successes."""
-FAILED = {
+FAILURES = {
     Result.STAGNATED: optimistix.RESULTS.nonlinear_divergence,
     Result.UNBOUNDED: optimistix.RESULTS.nonlinear_divergence,
     Result.NONFINITE_STEPS: optimistix.RESULTS.nonfinite,
     Result.RANK_COLLAPSE: optimistix.RESULTS.singular,
 }
-"""What optimistix calls the other ends; where nobody converges, it says that the solve diverged."""
+"""What optimistix calls the ends that are no successes; for it, whatever does not converge diverges."""
 
 
 class Residuals(eqx.Module):
@@ -38,6 +36,7 @@ class Residuals(eqx.Module):
     args: Any
 
     def __call__(self, v: Function) -> jax.Array:
+        """All entries, one after the other."""
         residuals, _ = v(self.args)
         return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(residuals)])
 
@@ -50,7 +49,7 @@ class SolverState(eqx.Module):
     residuals: Any
     """The residuals where the last step led; infinite before the first."""
     best: Any
-    """Where the loss is lowest; of losses that differ by rounding, the latest. Where the tolerances hold, if they do."""
+    """Where the loss is lowest, of losses that differ by rounding the latest; where the tolerances hold, if they do."""
     best_aux: Any
     lowest: jax.Array
     collapsed: jax.Array
@@ -60,12 +59,12 @@ class SolverState(eqx.Module):
 
 
 class LeastSquares(optimistix.AbstractLeastSquaresSolver):
-    r"""A solver of nonlinear least squares, $\min_y \frac12 \sum_i \mathrm{fn}(y, \mathrm{args})_i^2$, by riesz's methods.
+    r"""A solver of nonlinear least squares, $\min_y \frac12 \sum_i \mathrm{fn}(y, \mathrm{args})_i^2$.
 
     The residuals are a function of y, their Jacobian spans the tangent space, and a step is one step of the method. It
     ends where a step that nothing has shortened changes y and all residuals by less than the tolerances, as
     optimistix's own solvers do, or where the method itself finds that nothing is left to gain. Under `jax.vmap` each
-    problem is factorised on its own. The solution is differentiated by optimistix, through the implicit function theorem.
+    problem is factorised on its own. The solution is differentiated by optimistix, by the implicit function theorem.
 
     **Arguments:**
 
@@ -110,9 +109,9 @@ class LeastSquares(optimistix.AbstractLeastSquaresSolver):
         del fn, args, tags
         if options.get("jac") not in MODES:
             raise ValueError(f'jac in options must be "fwd" or "bwd", not {_check.shown(options["jac"])}.')
+        _, theta = ravel("y0", y)
         if not jax.tree.leaves(f_struct):
             raise ValueError("fn must return at least one residual, but it returns none.")
-        _, theta = ravel("y0", y)
         with jax.numpy_dtype_promotion("standard"):
             inner = Safeguard(self.method).init(theta)
         unknown = lambda value: lambda leaf: jnp.full(leaf.shape, value, leaf.dtype) if _is_array(leaf) else leaf
@@ -175,7 +174,7 @@ class LeastSquares(optimistix.AbstractLeastSquaresSolver):
         """Whether the tolerances hold or the method has ended, and what optimistix calls that."""
         del fn, y, args, options, tags
         result = optimistix.RESULTS.successful
-        for end, failure in FAILED.items():
+        for end, failure in FAILURES.items():
             result = optimistix.RESULTS.where(state.end == code(end), failure, result)
         return state.end != code(Result.RUNNING), result
 
