@@ -108,7 +108,7 @@ def natural(
         raise ValueError("key must be given, such as jax.random.key(0): the loss or the method draws random numbers.")
     key = _check.key("key", key) if drawn else None
 
-    def init(params: Any) -> NaturalState:
+    def init(params: Any) -> Any:
         trained = [jnp.ravel(leaf) for leaf in jax.tree.leaves(params) if eqx.is_inexact_array(leaf)]
         # Optax asks for the state of no parameters at all, to learn its structure.
         theta = jnp.concatenate(trained) if trained else jnp.zeros(0)
@@ -120,15 +120,16 @@ def natural(
         return _plain(NaturalState(guarded.init(theta), theta, key, unknown, unknown, jnp.zeros((), int)))
 
     def update(
-        updates: Any, state: NaturalState, params: Any = None, *, args: Any = (), loss: Any = None, **extra: Any
-    ) -> tuple[Any, NaturalState]:
+        updates: Any, state: Any, params: Any = None, *, args: Any = (), loss: Any = None, **extra: Any
+    ) -> tuple[Any, Any]:
         del updates, extra
         if params is None:
             raise ValueError("params must be given to update: a natural step depends on where it is made.")
         seen, D, theta = _problem(given, model, params, args, loss)
         if seen.drawn and state.key is None:
             raise ValueError("key must be given to natural, such as jax.random.key(0): the loss draws its points.")
-        now, later = (None, None) if state.key is None else jax.random.split(state.key)
+        keys: Any = (None, None) if state.key is None else jax.random.split(state.key)
+        now, later = keys
         sample = guarded.draw(seen, D, theta, now)
         if mixes:
             sample = Sample(sample.terms, sample.W_points, sample.X_points, jax.random.fold_in(now, 1))

@@ -131,7 +131,8 @@ class LeastSquares(optimistix.AbstractLeastSquaresSolver):
         @sequential_vmap
         def one(arrays: Any) -> Any:
             with jax.numpy_dtype_promotion("standard"):  # fn was traced under the setting of its user
-                output = LeastSquares._step(*eqx.combine(arrays, static), MODES[options.get("jac")])
+                solver, fn, y, args, state = eqx.combine(arrays, static)
+                output = solver._step(fn, y, args, state, MODES[options.get("jac")])
             found, kept["static"] = eqx.partition(output, eqx.is_array)
             return found
 
@@ -160,8 +161,8 @@ class LeastSquares(optimistix.AbstractLeastSquaresSolver):
         choose = lambda new, old: jnp.where(best, new, old) if eqx.is_array(new) else new
         # What the tolerances hold of is returned, though another point may have a lower loss.
         lowest = jnp.where(close, reached, lowest)
-        kept = jax.tree.map(choose, (after, aux), (state.best, state.best_aux))
-        return after, _plain(SolverState(inner, residuals, *kept, lowest, collapsed, end)), aux
+        kept, kept_aux = jax.tree.map(choose, (after, aux), (state.best, state.best_aux))
+        return after, _plain(SolverState(inner, residuals, kept, kept_aux, lowest, collapsed, end)), aux
 
     def _is_small(self, new: Any, old: Any) -> jax.Array:
         """Whether a change is below the tolerances, entry by entry, in the norm."""
