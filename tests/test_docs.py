@@ -74,6 +74,15 @@ def test_the_examples_of_the_extension_page_run(tmp_path):
     assert float(value) == pytest.approx(2.0 + 6.0 * 3.0)
 
 
+@pytest.mark.slow
+def test_the_examples_of_the_adapters_page_run(tmp_path):
+    names = run_page("docs/adapters.md", tmp_path)
+    assert float(names["found"]) == pytest.approx(0.5, rel=1e-8)
+    assert float(names["slope"]) == pytest.approx(1.0, rel=1e-6)
+    assert float(names["params"]["rate"]) == pytest.approx(0.5, rel=1e-12)
+    assert float(names["drawn"]["rate"]) == pytest.approx(0.5, rel=1e-6)
+
+
 def test_the_readme_shows_the_commands_that_ci_runs():
     readme, ci = (ROOT / "README.md").read_text(), (ROOT / ".ci/run").read_text()
     commands = re.search(r"```\n(.*?)```", readme, re.DOTALL).group(1).splitlines()

@@ -19,6 +19,8 @@ ROOMS = (
     "_running",
     "_records",
     "_doors",
+    "optimistix",
+    "optax",
     "experiments",
     "__main__",
 )
