@@ -19,6 +19,7 @@ ROOMS = (
     "_running",
     "_records",
     "_doors",
+    "sklearn",
     "experiments",
     "__main__",
 )

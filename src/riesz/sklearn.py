@@ -8,15 +8,14 @@ with squared errors of standardised targets, or cross-entropy. Only the weights 
 large alpha the network is the constant that fits best, wherever it starts.
 """
 
+import abc
 import dataclasses
 import functools
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,10 +38,9 @@ from ._problem.integral import AbstractLoss
 from ._problem.losses import least_squares, logistic, softmax
 from ._problem.measures import points
 from ._problem.models import mlp
-from ._problem.models._mlp import ACTIVATIONS, MLP
 from ._problem.residual_vector import ResidualVector
 from ._running.solution import Solution
-from ._types import Vector
+from ._types import Parametrisation, Vector
 
 AT_ONCE = 4096
 """Predictions are made for so many samples at a time, and for fewer filled up to a power of two: few programs."""
@@ -50,20 +48,16 @@ WINDOW = 10
 """Over so many steps the loss must fall by more than `tol` of it."""
 
 
-class Networks(eqx.Module):
-    """The parametrisation of the networks of some sizes, as that of `riesz.mlp`; unlike it, it can be pickled."""
+def _networks(key: Any, sizes: tuple[int, ...], activation: Any) -> tuple[Parametrisation, Vector]:
+    """Networks, and a start with weights and biases of variance 2/(inputs + outputs) of their layers.
 
-    sizes: tuple[int, ...] = eqx.field(static=True)
-    activation: str | Callable[[Any], Any] = eqx.field(static=True)
-    """A name, because the functions that names stand for cannot be pickled."""
-
-    def __call__(self, theta: Vector) -> MLP:
-        """The network: theta holds all its weights, then all its biases."""
-        shapes = [(n_out, n_in) for n_in, n_out in pairwise(self.sizes)] + [(n_out,) for n_out in self.sizes[1:]]
-        parts = zip(jax.lax.split(theta, list(map(math.prod, shapes))), shapes, strict=True)
-        arrays, layers = tuple(part.reshape(shape) for part, shape in parts), len(self.sizes) - 1
-        activation = ACTIVATIONS[self.activation] if isinstance(self.activation, str) else self.activation
-        return MLP(arrays[:layers], arrays[layers:], activation)
+    Weights are Glorot's. With his biases, zero, the start would be odd, and all steps on data that are odd too.
+    """
+    D, theta0 = mlp(key, sizes, activation)
+    layers = [(n_in, n_out, np.sqrt(2 / (n_in + n_out))) for n_in, n_out in pairwise(sizes)]
+    weights = [np.full(n_in * n_out, deviation) for n_in, n_out, deviation in layers]
+    biases = [np.full(n_out, deviation) for _, n_out, deviation in layers]
+    return D, theta0 * np.concatenate(weights + biases)
 
 
 def _all_weights(v: Any) -> jax.Array:
@@ -71,7 +65,7 @@ def _all_weights(v: Any) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _at_points(D: Networks, theta: Vector, x: jax.Array) -> jax.Array:
+def _at_points(D: Parametrisation, theta: Vector, x: jax.Array) -> jax.Array:
     return jax.vmap(D(theta))(x)
 
 
@@ -95,11 +89,12 @@ class Samples:
     def of(cls, X: np.ndarray, Y: np.ndarray, weights: np.ndarray) -> "Samples":
         """Equal samples become one with the sum of their weights, and those without weight are left out.
 
-        So a weight of two is the same as a sample given twice, to the last bit, whatever the order of samples; and no
-        sample is both fitted and validated on.
+        So a weight of two is the same as a sample given twice, to the last bit, and the order of samples plays no role;
+        nor is a sample that is given twice both fitted and validated on.
         """
         rows, which = np.unique(np.column_stack([X, Y])[weights > 0], axis=0, return_inverse=True)
-        return cls(*np.split(rows, [X.shape[1]], axis=1), np.bincount(which.reshape(-1), weights[weights > 0]))._scaled()
+        summed = np.bincount(which.reshape(-1), weights[weights > 0])
+        return cls(rows[:, : X.shape[1]], rows[:, X.shape[1] :], summed)._scaled()
 
     def _scaled(self) -> "Samples":
         return dataclasses.replace(self, shares=self.shares / self.shares.sum())
@@ -116,7 +111,7 @@ class Samples:
         return tuple(Samples(self.X[part], self.Y[part], self.shares[part])._scaled() for part in parts)  # type: ignore[return-value]
 
 
-class AbstractNetwork(BaseEstimator):
+class AbstractNetwork(BaseEstimator, abc.ABC):
     """What both estimators share: their parameters, the fit, and the values of the network."""
 
     def __init__(
@@ -143,16 +138,12 @@ class AbstractNetwork(BaseEstimator):
         self.tol = tol
         self.random_state = random_state
 
-    def _checked_networks(self, n_in: int, n_out: int) -> Networks:
-        """The networks that the parameters describe; each wrong one gets its sentence."""
+    def _check_parameters(self) -> None:
+        """Refuse parameters that are wrong, but for those that `mlp` and `as_method` refuse."""
         if not isinstance(self.hidden, Sequence | np.ndarray) or isinstance(self.hidden, str):
-            raise TypeError(f"hidden must be the sizes of hidden layers, such as (10,), not {_check.shown(self.hidden)}.")
-        hidden = [_check.count("hidden", size) for size in self.hidden]
-        if isinstance(self.activation, str):
-            if self.activation not in ACTIVATIONS:
-                raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {self.activation!r}.")
-        else:
-            _check.function("activation", self.activation)
+            raise TypeError(f"hidden must list the sizes of layers, such as (10,), not {_check.shown(self.hidden)}.")
+        for size in self.hidden:
+            _check.count("hidden", size)
         _check.scalar("alpha", self.alpha, least=0.0)
         _check.scalar("tol", self.tol, least=0.0)
         _check.scalar("validation_fraction", self.validation_fraction, above=0.0, below=1.0)
@@ -160,7 +151,6 @@ class AbstractNetwork(BaseEstimator):
         _check.count("max_steps", self.max_steps)
         if not isinstance(self.early_stopping, bool | np.bool_):
             raise TypeError(f"early_stopping must be True or False, not {_check.shown(self.early_stopping)}.")
-        return Networks((n_in, *hidden, n_out), self.activation)
 
     def _checked_weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray:
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -170,30 +160,32 @@ class AbstractNetwork(BaseEstimator):
 
     def _fit(self, samples: Samples, loss: Callable[[Any], AbstractLoss], values: int, classes: bool) -> None:
         """Fit a network with so many values."""
-        D = self._checked_networks(samples.X.shape[1], values)
+        self._check_parameters()
         rng, held = check_random_state(self.random_state), None
         if self.early_stopping:
             samples, held = samples.split(float(self.validation_fraction), classes, rng)
         self.x_scaler_ = StandardScaler().fit(samples.X, sample_weight=samples.shares)
         self._fit_targets(samples)
-        # Where double precision is off, it is on here alone, and what is kept are NumPy's arrays: JAX's own would lose
-        # their digits when they are read from a file.
+        over = lambda part: points(self._inputs(part.X), data=self._standard(part.Y), weights=part.shares)
+        # Double precision is on here alone where it is off.
         with jax.enable_x64(True):
-            key = jax.random.key(rng.randint(2**31 - 1))
-            _, theta0 = mlp(key, D.sizes, D.activation, init="glorot")
-            over = lambda part: points(self._inputs(part.X), data=self._standard(part.Y), weights=part.shares)
+            sizes = (samples.X.shape[1], *map(int, self.hidden), values)
+            D, theta0 = _networks(jax.random.key(rng.randint(2**31 - 1)), sizes, self.activation)
             whole = loss(over(samples))
             if self.alpha > 0:
                 whole = whole + ResidualVector(_all_weights) * float(self.alpha)
             # A penalised loss does not vanish, so that there is nothing to find for long steps.
             method = auto(long=False) if self.method is None else as_method(self.method)
-            told = {"callback": functools.partial(_is_level, float(self.tol))}
+            told: dict[str, Any] = {"progress": False}
+            if self.tol > 0:
+                told |= {"callback": functools.partial(_is_level, float(self.tol))}
             if held is not None:
-                told = {"validation": loss(over(held)), "patience": int(self.patience)}
-            solution = minimise(whole, D, theta0, method, int(self.max_steps), progress=False, **told)
-        self._keep(solution, D)
+                told |= {"validation": loss(over(held)), "patience": int(self.patience)}
+            solution = minimise(whole, D, theta0, method, int(self.max_steps), **told)
+        self._keep(solution)
 
-    def _keep(self, solution: Solution, D: Networks) -> None:
+    def _keep(self, solution: Solution) -> None:
+        """Keep a solution, without the samples, and with NumPy's arrays, whose digits survive being pickled."""
         result = solution.result
         if result is Result.INTERRUPTED:
             raise KeyboardInterrupt
@@ -207,16 +199,24 @@ class AbstractNetwork(BaseEstimator):
                 stacklevel=4,
             )
         arrays = {name: np.array(getattr(solution, name)) for name in ("theta", "loss", "last")}
-        self.solution_ = dataclasses.replace(solution, **arrays, D=D, result=result)
+        self.solution_ = dataclasses.replace(solution, **arrays, result=result, problem=None, state=None)
         self.n_iter_, self.loss_ = solution.steps, float(solution.loss)
+
+    @abc.abstractmethod
+    def _fit_targets(self, samples: Samples) -> None:
+        """Find the units of targets."""
+
+    @abc.abstractmethod
+    def _standard(self, Y: np.ndarray) -> np.ndarray:
+        """Targets as the loss takes them."""
 
     def _inputs(self, X: np.ndarray) -> np.ndarray:
         return np.asarray(self.x_scaler_.transform(X))
 
     def _values(self, X: Any) -> np.ndarray:
         """What the network gives for every sample."""
-        check_is_fitted(self)
-        X = self._inputs(validate_data(self, X, dtype=np.float64, reset=False))
+        check_is_fitted(self, "solution_")
+        X = self._inputs(np.asarray(validate_data(self, X, dtype=np.float64, reset=False)))
         found = []
         with jax.enable_x64(True):
             for part in np.split(X, range(AT_ONCE, len(X), AT_ONCE)):
@@ -242,7 +242,8 @@ class Regressor(RegressorMixin, AbstractNetwork):
       loss on them may not improve.
     - `method`: a method or its name; `riesz.auto(long=False)` by default.
     - `max_steps`: the step limit; a `ConvergenceWarning` says where it was reached.
-    - `tol`: without early stopping, a run ends where ten steps have lowered the loss by no more than this share of it.
+    - `tol`: a run ends where ten steps have lowered the loss by no more than this share of it; 0 to
+      leave the end to the method.
     - `random_state`: a number for the same start, and the same samples held back, in every fit.
 
     **Attributes:** `solution_` is what `riesz.minimise` returned, `solution_.function` the network between standardised
@@ -277,12 +278,13 @@ class Regressor(RegressorMixin, AbstractNetwork):
 
     def predict(self, X: Any) -> np.ndarray:
         """The targets that the network gives."""
-        y = np.asarray(self.y_scaler_.inverse_transform(self._values(X).reshape(-1, self.y_scaler_.n_features_in_)))
+        z = self._values(X)
+        y = np.asarray(self.y_scaler_.inverse_transform(z.reshape(-1, self.n_outputs_)))
         return y[:, 0] if self._is_flat else y
 
 
 class Classifier(ClassifierMixin, AbstractNetwork):
-    r"""A network fitted to classes, $\sum_i w_i \ell(v(x_i), y_i) / \sum_i w_i + \frac\alpha2 |A|^2$ with cross-entropy.
+    r"""A network fitted to classes by cross-entropy, $\sum_i w_i \ell(v(x_i), y_i) / \sum_i w_i + \frac\alpha2 |A|^2$.
 
     Of two classes the network gives one logit, of K classes K of them. Inputs are standardised inside, so that units do
     not matter; A are the weights of the network, not its biases. A weight of two is the same as a sample given twice,
@@ -307,7 +309,9 @@ class Classifier(ClassifierMixin, AbstractNetwork):
         self.classes_, labels = np.unique(y, return_inverse=True)
         count = len(self.classes_)
         if count < 2:
-            raise ValueError("y must hold at least two classes with a sample of positive weight, but it holds one class.")
+            raise ValueError(
+                "y must hold at least two classes with a sample of positive weight, but it holds one class."
+            )
         loss = logistic if count == 2 else softmax
         self._fit(Samples.of(X, labels[:, None], weights), loss, 1 if count == 2 else count, classes=True)
         return self
