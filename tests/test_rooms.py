@@ -21,6 +21,7 @@ ROOMS = (
     "_doors",
     "optimistix",
     "optax",
+    "sklearn",
     "experiments",
     "__main__",
 )
