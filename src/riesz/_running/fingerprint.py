@@ -63,7 +63,7 @@ def fingerprint(
         "theta0": digest(theta0),
         **({"start": digest(jax.tree.leaves((carry.state, carry.best, carry.best_loss)))} if goes_on else {}),
         "key": None if key is None else digest(key),
-        "loss, data or parametrisation": program(look, problem, theta0, key, 0),
+        "loss, data or parametrisation": program(look, dataclasses.replace(problem, validation=None), theta0, key, 0),
         **({} if problem.validation is None else {"validation": program(problem.validation, theta0)}),
         "function inside the method": program(step, problem.loss, problem.D, method, theta0, carry.state.inner),
     }
@@ -82,7 +82,8 @@ def origin(problem: Problem, theta: Vector) -> Origin:
     """What a solution with these last parameters was found with."""
     problem, theta = jax.tree.map(_strong, here((problem, theta), problem.mesh))
     problem = dataclasses.replace(problem, mesh=None)
-    seen = None if problem.drawn else program(look, problem, theta, None, 0)
+    plain = dataclasses.replace(problem, validation=None)
+    seen = None if problem.drawn else program(look, plain, theta, None, 0)
     return Origin(text(problem.method.method), seen)
 
 
