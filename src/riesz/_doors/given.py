@@ -21,7 +21,8 @@ def _takes_params(model: Any) -> bool:
     except (TypeError, ValueError):
         return False
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return sum(p.default is p.empty for p in positional) == 2
+    several = any(p.kind is p.VAR_POSITIONAL for p in parameters)  # as linen's apply(variables, *args) takes
+    return several or sum(p.default is p.empty for p in positional) == 2
 
 
 def given(D: Any, theta0: Any) -> tuple[Any, Any]:
