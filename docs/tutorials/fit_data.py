@@ -1,0 +1,4 @@
+# %% [markdown]
+# # Fit data
+#
+# to come
