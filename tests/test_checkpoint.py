@@ -22,10 +22,10 @@ import pytest
 import killed
 import riesz
 from riesz import Result
-from riesz._records.archive import Damaged, pack, unpack
+from riesz._bytes.archive import Damaged, pack, unpack
+from riesz._bytes.files import replacing
 from riesz._records.checkpoint import Checkpoint, Keeper
-from riesz._records.files import replacing
-from riesz._records.fingerprint import program
+from riesz._running.fingerprint import program
 from riesz._running.prepare import Options, prepare
 from riesz._running.run import Run
 

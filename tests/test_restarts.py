@@ -17,7 +17,7 @@ import scipy.special
 import killed
 import riesz
 from riesz import Result
-from riesz._records.files import replacing
+from riesz._bytes.files import replacing
 from riesz._running.restarts import Starts
 from spoken import check_sentence
 

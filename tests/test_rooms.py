@@ -11,6 +11,7 @@ SOURCE = pathlib.Path(riesz.__file__).parent
 ROOMS = (
     "_types",
     "_check",
+    "_bytes",
     "_linalg",
     "_problem",
     "_geometry",
@@ -19,6 +20,7 @@ ROOMS = (
     "_records",
     "_doors",
     "experiments",
+    "__main__",
 )
 """In the order in which they can be read."""
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")

@@ -1,5 +1,7 @@
 """riesz: natural gradient descent with momentum in function space, on JAX."""
 
+from ._doors.fit import curve_fit as curve_fit
+from ._doors.fit import fit as fit
 from ._doors.minimise import minimise as minimise
 from ._doors.minimise import minimise_many as minimise_many
 from ._doors.tangent_space import tangent_space as tangent_space
@@ -75,6 +77,7 @@ from ._problem.losses import huber as huber
 from ._problem.losses import least_squares as least_squares
 from ._problem.losses import logistic as logistic
 from ._problem.losses import poisson as poisson
+from ._problem.losses import prior as prior
 from ._problem.losses import pseudo_huber as pseudo_huber
 from ._problem.losses import residual as residual
 from ._problem.losses import ritz as ritz

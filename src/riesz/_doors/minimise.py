@@ -2,8 +2,10 @@
 
 import collections
 import contextlib
+import dataclasses
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from .. import _check
 from .._methods.result import Result
 from .._methods.schemes import AbstractMethod
 from .._problem.integral import AbstractLoss
+from .._problem.ridge import ridged
 from .._records.checkpoint import Checkpoint, as_checkpoint
 from .._records.logs import as_logs
 from .._running import hosts
@@ -28,21 +31,30 @@ from .._running.prepare import Options, check_start, checked_mesh, has_lapack_at
 from .._running.restarts import Restarts, Starts
 from .._running.run import Run
 from .._running.solution import Solution, SolveError
-from .._types import Key, Parametrisation, Vector
+from .._types import Key, Parametrisation
 from .call import Call
+from .given import given
+from .lines import Lines
 
 logger = logging.getLogger("riesz")
+SELDOM = 10.0
+"""Where output is redirected, progress is told every so many seconds."""
 
 
 def _bar(progress: Any, total: int, unit: str) -> Any:
-    disable = True if not hosts.is_first() else None if progress == "auto" else not progress
-    return tqdm(total=total, unit=unit, disable=disable, dynamic_ncols=True)
+    if not hosts.is_first() or progress is False:
+        return tqdm(total=total, unit=unit, disable=True)
+    if progress == "auto" and not sys.stderr.isatty():
+        # A line now and then, none at all in short runs, and no cursor to move.
+        slow = {"mininterval": SELDOM, "maxinterval": SELDOM, "delay": SELDOM, "leave": False, "ncols": 100}
+        return tqdm(total=total, unit=unit, file=Lines(sys.stderr), **slow)
+    return tqdm(total=total, unit=unit, dynamic_ncols=True)
 
 
 def minimise(
     loss: AbstractLoss,
     D: Parametrisation,
-    theta0: Vector,
+    theta0: Any = None,
     method: AbstractMethod | str | None = None,
     max_steps: int = 1000,
     target: float | dict[str, float] | None = None,
@@ -58,13 +70,18 @@ def minimise(
     memory: float | None = None,
     restarts: Restarts | None = None,
     mesh: Mesh | None = None,
+    validation: AbstractLoss | Callable[[Any], Any] | None = None,
+    patience: int = 20,
+    ridge: float | None = None,
 ) -> Solution:
     r"""Minimise $L(\theta) = \mathcal{L}(D(\theta))$ from one start, or from others where that one ends badly.
 
     **Arguments:**
 
     - `loss`: a loss, such as `riesz.least_squares(over)`.
-    - `D`, `theta0`: the parametrisation and the start.
+    - `D`, `theta0`: the parametrisation and the start, a vector. Any other pytree in the place of theta0 holds the
+      parameters of a model `D(params, x)`, as `riesz.parametrise` takes it; a module of equinox or flax nnx carries its
+      own, and theta0 is left out.
     - `method`: a method or its name; `riesz.auto()` by default.
     - `max_steps`: the step limit.
     - `target`: stop when the loss is at most this number, or, for `{"mse": 3e-2}`, when those metrics are.
@@ -76,15 +93,21 @@ def minimise(
     - `metrics`: functions of theta to record at every iterate; their time is not counted.
     - `key`: a random key, needed where points are drawn anew each step, and for restarts.
     - `callback`: called as `callback(steps, solution_so_far)` between chunks; returning True stops the run.
-    - `progress`: a progress bar: True, False, or "auto" (where standard error is a terminal).
+    - `progress`: a progress bar: True, False, or "auto": a bar where standard error is a terminal, and a line every ten
+      seconds where it is not.
     - `checkpoint`: a folder, or a `riesz.Checkpoint`, to save the run in; the same call goes on where it was.
-    - `log`: a file for a line of JSON a step, a `riesz.TensorBoard`, or a list of logs.
+    - `log`: a file for a line of JSON per step, a function that is called with a dictionary per step (`wandb.log`), a
+      `riesz.TensorBoard`, or a list of these.
     - `throw`: raise `riesz.SolveError` for failures; never for limits, callbacks or Ctrl-C.
     - `memory`: the bytes that a step may take; by default 60 % of what is available. Where more is predicted, rows are
       assembled in chunks, or `Gram` is used without storing them, with a note in the log "riesz" of what that costs;
       where nothing fits, a `MemoryError` comes before the first step.
     - `restarts`: a `riesz.Restarts(n)`, to begin again up to n times where a start ends badly; all share the limits.
     - `mesh`: devices over which the points of every measure are spread, such as `jax.make_mesh((8,), ("points",))`.
+    - `validation`: a loss on other data, or a function of theta, that is measured after every step. `solution.theta` is
+      where it was lowest, and the run ends when it has not improved for `patience` steps.
+    - `ridge`: a weight; adds weight/2 |theta - theta0|^2 to the loss, as one more row per parameter. The solution's
+      loss and history include it, `loss(v)` does not.
 
     **Returns:** a `Solution`: the best parameters `theta`, their `loss` and `function`, the `last` parameters,
     the `result`, the number of `steps`, the `history`, and `notes`: what else there is to know, in sentences. With
@@ -96,12 +119,21 @@ def minimise(
     solution = riesz.minimise(riesz.least_squares(riesz.points(x, data=y)), D, theta0, target=1e-8)
     ```
     """
+    D, theta0 = given(D, theta0)
     theta0 = check_start(theta0, 1, "theta0")
     if callback is not None:
         _check.function("callback", callback)
     options = Options.checked(theta0, max_steps, target, tolerance, max_seconds, metrics, progress)
+    options = dataclasses.replace(options, patience=_check.count("patience", patience))
     starts = Starts.checked(restarts, D, theta0, key)
-    problem, key, notes = prepare(loss, D, theta0, method, key, options, memory, mesh=checked_mesh(mesh))
+    if starts is not None and (validation is not None or ridge is not None):
+        raise ValueError("restarts must be None where there is a validation or a ridge, which belong to one start.")
+    if ridge is not None:
+        _check.kind("loss", loss, AbstractLoss, "a loss, such as riesz.least_squares(over)")
+        loss, D = ridged(loss, _check.function("D", D), theta0, ridge)
+    problem, key, notes = prepare(
+        loss, D, theta0, method, key, options, memory, mesh=checked_mesh(mesh), validation=validation
+    )
     saved, logs = as_checkpoint(checkpoint), as_logs(log)
     with _bar(progress, options.max_steps, "step") as bar, wish_to_stop() as wish, contextlib.ExitStack() as held:
         call = Call(problem, key, notes, options, callback, saved, logs, bar, wish, held)
@@ -131,6 +163,7 @@ def _stack(runs: list[Run], D: Parametrisation) -> Solution:
         history={name: np.stack([padded(solution, name) for solution in solutions]) for name in solutions[0].history},
         D=D,
         notes=tuple(dict.fromkeys(note for solution in solutions for note in solution.notes)),
+        problem=runs[0].problem,
     )
 
 

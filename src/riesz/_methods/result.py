@@ -14,10 +14,10 @@ class Result(enum.Enum):
     CONVERGED_GRADIENT = "The run converged: its gradient fell below the tolerance, or to what rounding makes of zero."
     CONVERGED_STEP = "The run converged: its step fell below the tolerance; lower tolerance to go on."
     CONVERGED_LOSS = "The run converged: its loss changes by less than the tolerance, or than its own rounding."
-    STEP_LIMIT = "The step limit was reached; raise max_steps, or start again from solution.last."
-    TIME_LIMIT = "The time limit was reached; raise max_seconds, or start again from solution.last."
+    STEP_LIMIT = "The step limit was reached; raise max_steps, or go on with start=solution."
+    TIME_LIMIT = "The time limit was reached; raise max_seconds, or go on with start=solution."
     STOPPED_BY_CALLBACK = "The callback stopped the run."
-    INTERRUPTED = "The run was interrupted; start again from solution.last to go on."
+    INTERRUPTED = "The run was interrupted; go on with start=solution."
     STAGNATED = (
         "No lower loss was found for many steps, though the gradient promises one; start elsewhere, as "
         "restarts=riesz.Restarts(5) does, rescale the parameters, or let the model be smoother."
@@ -36,6 +36,10 @@ class Result(enum.Enum):
         "The tangent space had no direction above the filter's eps for five steps; lower eps, rescale the loss, choose "
         "another start, or see whether the operator's values depend on the parameters: under a Laplacian, those of a "
         "relu network do not."
+    )
+    VALIDATED = (
+        "The validation improves no more, for as many steps as patience allows or because the run has ended; "
+        "solution.theta is where it was lowest."
     )
 
     def __str__(self) -> str:

@@ -13,6 +13,13 @@ from .integral import AbstractLoss, AbstractTerm, at_one_point
 from .measures import Points
 
 
+def _remedy(dtype: Any) -> str:
+    """What to do about a model of this precision that meets numbers of another."""
+    if dtype == jnp.float32:
+        return 'make the model float64, by params = jax.tree.map(lambda a: a.astype("float64"), params), or x float32'
+    return f'convert the points, by x = x.astype("{dtype}")'
+
+
 def check_term(where: str, term: AbstractTerm, over: Points, D: Parametrisation, theta: jax.Array) -> bool:
     """Refuse a term, the shapes of its points and a model that do not fit together.
 
@@ -21,7 +28,8 @@ def check_term(where: str, term: AbstractTerm, over: Points, D: Parametrisation,
     for part, array in (("points", over.x), ("weights", over.weights)):
         if array.dtype != theta.dtype:
             raise TypeError(
-                f"theta and the {part} of {where} must have one dtype, but they are {theta.dtype} and {array.dtype}."
+                f"theta and the {part} of {where} must have one dtype, but they are {theta.dtype} and {array.dtype}: "
+                f"{_remedy(theta.dtype)}."
             )
     point = at_one_point(over.x)
     with _check.explained(f"D and operator must accept the points of {where}, but fail at shape {point.shape}"):

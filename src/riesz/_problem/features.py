@@ -107,9 +107,7 @@ def pull_sizes(D: Parametrisation, operator: Operator, theta: Vector, covectors:
     return jnp.einsum("mpd,mp->d", jnp.abs(rows), jnp.abs(covectors))  # type: ignore[arg-type]
 
 
-def derivative(
-    f: Callable[[Vector], jax.Array], theta: Vector, mode: str = "auto"
-) -> tuple[jax.Array, jax.Array]:
+def derivative(f: Callable[[Vector], jax.Array], theta: Vector, mode: str = "auto") -> tuple[jax.Array, jax.Array]:
     """The value z of f and its Jacobian, of shape (p, d), in the mode with the fewer passes or in one that is named.
 
     Reverse mode takes one pass per entry of z, forward mode one per parameter. Loops of unknown length have no reverse

@@ -24,6 +24,11 @@ class Layout(eqx.Module):
     treedef: Any = eqx.field(static=True)
     shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
+    def __reduce__(self) -> Any:
+        # JAX pickles no structure that has modules in it: the pytree itself, with numbers for its arrays, can be.
+        tree = jax.tree.unflatten(self.treedef, range(len(self.shapes)))
+        return _layout_of, (tree, self.shapes)
+
     def unravel(self, theta: Vector) -> Any:
         """The pytree whose entries are those of theta."""
         sizes = [math.prod(shape) for shape in self.shapes]
@@ -32,6 +37,11 @@ class Layout(eqx.Module):
         # One split, not slices: in reverse mode it is one concatenation, where slices are a sum of padded arrays.
         leaves = [part.reshape(shape) for part, shape in zip(jax.lax.split(theta, sizes), self.shapes, strict=True)]
         return jax.tree.unflatten(self.treedef, leaves)
+
+
+def _layout_of(tree: Any, shapes: tuple[tuple[int, ...], ...]) -> Layout:
+    """The layout of a pytree of arrays of these shapes."""
+    return Layout(jax.tree.structure(tree), shapes)
 
 
 def ravel(name: str, params: Any) -> tuple[Layout, jax.Array]:
@@ -126,12 +136,11 @@ def is_parametrisation(D: Any) -> bool:
 
 def _applied(model: Any) -> Callable[..., Any]:
     """The function apply(params, x) of a function, a flax linen module, or a pair (init, apply) as haiku has it."""
-    if isinstance(model, tuple) and len(model) == 2 and all(map(callable, model)):
+    apply: Any = getattr(model, "apply", None) if hasattr(model, "init") else None
+    if apply is None and isinstance(model, tuple) and len(model) == 2 and all(map(callable, model)):
         apply = model[1]
-    elif hasattr(model, "apply") and hasattr(model, "init"):
-        apply = model.apply
-    else:
-        return model
+    if apply is None:
+        return model  # type: ignore[return-value]
     try:
         second = list(inspect.signature(apply).parameters.values())[1]
     except (TypeError, ValueError, IndexError):
@@ -159,9 +168,10 @@ def parametrise(model: Any, params: Any = None, trainable: Any = None) -> tuple[
     pytree back, with what was not trained.
 
     ```python
-    D, theta0 = riesz.parametrise(lambda p, x: p["a"] * jnp.exp(-p["b"] * x), {"a": 1.0, "b": 0.5})
+    decay = lambda p, x: p["a"] * jnp.exp(-p["b"] * x)
+    D, theta0 = riesz.parametrise(decay, {"a": 1.0, "b": 0.5})
     D(theta0)(2.0), D.params(theta0)
-    D, theta0 = riesz.parametrise(lambda p, x: p["a"] * jnp.exp(-p["b"] * x), {"a": 1.0, "b": 0.5}, {"a": True, "b": False})
+    D, theta0 = riesz.parametrise(decay, {"a": 1.0, "b": 0.5}, trainable={"a": True, "b": False})
     ```
     """
     if is_graph(model) and params is None:
@@ -189,7 +199,9 @@ def _partitioned(name: str, tree: Any, trainable: Any, otherwise: Callable[[Any]
         raise ValueError(f"trainable must leave something of {name} to train, but it leaves nothing.")
     whole = [leaf for leaf in jax.tree.leaves(trained) if not eqx.is_inexact_array_like(leaf)]
     if whole:
-        raise TypeError(f"trainable must choose floating-point arrays of {name}, but it chooses {_check.shown(whole[0])}.")
+        raise TypeError(
+            f"trainable must choose floating-point arrays of {name}, but it chooses {_check.shown(whole[0])}."
+        )
     return trained, rest
 
 

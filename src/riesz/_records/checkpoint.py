@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _check
+from .._bytes.archive import Damaged, pack, parse, unpack
+from .._bytes.files import UNFINISHED, reason, replacing
 from .._methods.result import Result
+from .._running.fingerprint import difference, fingerprint, versions
 from .._running.run import Record, Run
-from .archive import Damaged, pack, parse, unpack
-from .files import UNFINISHED, reason, replacing
-from .fingerprint import difference, fingerprint, versions
 
 FORMAT = 2
 NAME = re.compile(r"(?:start-([1-9][0-9]*)-)?step-([0-9]{12}|[1-9][0-9]{12,})\.npz")

@@ -8,13 +8,13 @@ import math
 import os
 import pathlib
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import _check
-from .files import reason, synchronise
+from .._bytes.files import reason, synchronise
 
 Row = dict[str, Any]
 """One iterate: its `step`, and what the history knows of it."""
@@ -232,17 +232,47 @@ class TensorBoard(AbstractLog):
             self._writer.close()
 
 
+class Callback(AbstractLog):
+    """A log that is any function of a dictionary, such as `wandb.log`.
+
+    It is called once for every iterate, with its `step`, its loss, and what else the history knows of it. It cannot be
+    asked what it was told before, so that a run that goes on from a checkpoint tells it of the steps it makes itself.
+    """
+
+    def __init__(self, function: Callable[[Row], Any]):
+        self.function = function
+
+    def open(self, losses: Sequence[float]) -> int:
+        return len(losses) - 1
+
+    def write(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self.function(row)
+
+    def close(self) -> None:
+        return
+
+
 def as_logs(value: Any) -> list[AbstractLog]:
-    """One log or several; a path stands for JSON lines."""
+    """One log or several; a path stands for JSON lines, and a function is called with every row."""
     values = value if isinstance(value, list | tuple) else [] if value is None else [value]
-    logs: list[AbstractLog] = [JSONLines(log) if isinstance(log, str | os.PathLike) else log for log in values]
+    logs: list[AbstractLog] = [_as_log(log) for log in values]
     for log in logs:
-        _check.kind("log", log, AbstractLog, "a path, riesz.JSONLines, riesz.TensorBoard, or a list of these")
         log.check()
     paths = [log.path.resolve() for log in logs if isinstance(log, JSONLines)]
     if len(set(paths)) < len(paths):
         raise ValueError("log must be a list of different files, but it holds one of them twice.")
     return logs
+
+
+def _as_log(value: Any) -> AbstractLog:
+    if isinstance(value, str | os.PathLike):
+        return JSONLines(value)
+    # A class is no place for rows, though it can be called.
+    if callable(value) and not isinstance(value, AbstractLog | type):
+        return Callback(value)
+    kinds = "a path, a function of a dictionary, riesz.JSONLines, riesz.TensorBoard, or a list of these"
+    return _check.kind("log", value, AbstractLog, kinds)
 
 
 def rows(history: dict[str, np.ndarray], after: int, steps: int) -> Iterator[Row]:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import jax
 
+from .._bytes.files import reason
 from .._methods.result import Result
 from .._running import hosts
 from .._running.run import Run
 from .checkpoint import Checkpoint, CheckpointError, Keeper, locked
-from .files import reason
 from .logs import AbstractLog, JSONLines, rows
 
 logger = logging.getLogger("riesz")

@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .._geometry.linearise import Sample, linearise
+from .._methods.choose import choose
 from .._methods.result import CODES, Result, code, first_code
 from .._methods.safeguard import GuardedState, Safeguard
 from .._methods.state import STEP_COLUMNS
@@ -158,6 +159,8 @@ class Problem(eqx.Module):
     """Whether the solver draws random numbers of its own."""
     mesh: Mesh | None = eqx.field(static=True)
     """The devices over which points are spread, if there are several."""
+    validation: Any = None
+    """A function of theta that decides which parameters are returned, and when the run ends; None for none."""
 
     def spread(self, sample: Sample) -> Sample:
         """The points of a step over all devices; a residual vector, which is no sum over points, stays whole."""
@@ -203,6 +206,8 @@ class Carry(eqx.Module):
     """How many steps in a row changed the loss by less than the tolerance."""
     means: dict[str, jax.Array]
     """Fading means of what is tested where points are drawn; empty where they are not."""
+    validated: dict[str, jax.Array]
+    """The lowest validation, and for how many steps it has been; empty where there is none."""
     code: jax.Array
 
 
@@ -211,6 +216,8 @@ class Tests(eqx.Module):
 
     target: Any
     tolerance: dict[str, Any]
+    patience: Any
+    """For how many steps the validation may not improve."""
 
 
 Log = dict[str, jax.Array]
@@ -229,7 +236,8 @@ def _start(problem: Problem, theta: Vector, key: Any) -> Carry:
     state, zero = problem.method.init(theta), jnp.zeros((), int)
     means = {name: jnp.zeros((), theta.dtype) for name in TESTED} if problem.drawn else {}
     drawn = sample if problem.drawn else None
-    return Carry(theta, state, drawn, loss, theta, loss, loss, zero, zero, zero, means, zero)
+    validated = {} if problem.validation is None else {"lowest": problem.validation(theta), "waited": zero}
+    return Carry(theta, state, drawn, loss, theta, loss, loss, zero, zero, zero, means, validated, zero)
 
 
 def _gradient_norm(problem: Problem, theta: Vector, sample: Any) -> jax.Array:
@@ -276,16 +284,31 @@ def _step(problem: Problem, carry: Carry, fixed: Any, key: Any, tests: Tests) ->
     # What a test holds of is returned, though another point may have a lower loss.
     held = first_code(ends) != code(Result.RUNNING)
     best, best_loss = jnp.where(held, theta, best), jnp.where(held, loss, best_loss)
+    log, validated = {"loss": loss}, carry.validated
+    if problem.validation is not None:
+        log["validation"] = problem.validation(theta)
+        better = log["validation"] < validated["lowest"]
+        best, best_loss = choose((better, (theta, loss)), (True, (carry.best, carry.best_loss)))
+        validated = {
+            "lowest": jnp.where(better, log["validation"], validated["lowest"]),
+            "waited": jnp.where(better, 0, validated["waited"] + 1),
+        }
     ends += [
         *((info.end == number, result) for number, result in enumerate(CODES) if number),
         (state.failures >= PATIENCE, Result.NONFINITE_STEPS),
         (collapsed >= PATIENCE, Result.RANK_COLLAPSE),
     ]
+    if problem.validation is not None:
+        # What is returned is where the validation was lowest, and what else ends the run does not hold there.
+        waited = validated["waited"]
+        failed = [(test, result) for test, result in ends if result.failed]
+        ended = first_code(ends) != code(Result.RUNNING)
+        ends = [*failed, ((ended & (waited > 0)) | (waited >= tests.patience), Result.VALIDATED), *ends]
     number = first_code(ends).astype(carry.code.dtype)
-    log = {"loss": loss} | {name: getattr(info, name) for name in problem.columns}
+    log |= {name: getattr(info, name) for name in problem.columns}
     log |= {"theta": theta} if problem.measured else {}
     where = theta, state, sample, loss, best, best_loss, lowest
-    return Carry(*where, steps, collapsed, level, means, number), log
+    return Carry(*where, steps, collapsed, level, means, validated, number), log
 
 
 def _advance(problem: Problem, carry: Carry, key: Any, count: Any, tests: Tests) -> tuple[Carry, Log]:
@@ -308,6 +331,7 @@ def _advance(problem: Problem, carry: Carry, key: Any, count: Any, tests: Tests)
     kinds = {float: carry.theta.dtype, int: int, bool: bool}
     empty = {name: jnp.zeros(CHUNK, kinds[kind]) for name, kind in problem.columns.items()}
     empty |= {"loss": jnp.zeros(CHUNK, carry.loss.dtype)}
+    empty |= {} if problem.validation is None else {"validation": jnp.zeros(CHUNK, carry.validated["lowest"].dtype)}
     empty |= {"theta": jnp.zeros((CHUNK, carry.theta.size), carry.theta.dtype)} if problem.measured else {}
     _, carry, logs = jax.lax.while_loop(unfinished, body, (jnp.zeros((), int), carry, empty))
     return carry, logs

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +26,7 @@ from .._problem.curvature import Curvature
 from .._problem.features import Whole, traced
 from .._problem.integral import AbstractLoss, AbstractTerm, Integral
 from .._problem.programs import calls_lapack
+from .._problem.ridge import plain
 from .._types import Vector
 from .buckets import in_buckets
 from .loop import TOLERANCES, Problem, everywhere
@@ -75,7 +77,7 @@ def _check_metrics(metrics: Any, theta: jax.Array) -> dict[str, Callable[[Any], 
         raise TypeError(f"metrics must be a dictionary of functions of theta, not {_check.shown(metrics)}.")
     for name in metrics:
         _check.kind("every name in metrics", name, str, "text")
-    taken = {"loss", "seconds", *STEP_COLUMNS} & set(metrics)
+    taken = {"loss", "seconds", "validation", *STEP_COLUMNS} & set(metrics)
     if taken:
         raise ValueError(f"metrics must not be named {', '.join(sorted(taken))}: the history has that column.")
     for name, f in metrics.items():
@@ -87,6 +89,39 @@ def _check_metrics(metrics: Any, theta: jax.Array) -> dict[str, Callable[[Any], 
         if not any(jnp.issubdtype(value.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
             raise TypeError(f"metrics[{name!r}] must return a real number, but its dtype is {value.dtype}.")
     return dict(metrics)
+
+
+class LossOf(eqx.Module):
+    """A loss on fixed points as a function of theta."""
+
+    loss: AbstractLoss
+    D: Any
+
+    def __call__(self, theta: Vector) -> jax.Array:
+        return self.loss(self.D(theta))
+
+
+def _check_validation(validation: Any, D: Any, theta: jax.Array) -> Any:
+    """The validation as a function of theta, or None."""
+    if validation is None:
+        return None
+    if isinstance(validation, AbstractLoss):
+        if validation.drawn:
+            raise ValueError("validation must be a loss on fixed points: one that draws them compares nothing.")
+        check_problem(validation, D, theta, None)
+        return LossOf(validation, plain(D))
+    _check.function("validation", validation)
+    _check_metrics({"of validation": validation}, theta)
+    return Number(validation)
+
+
+class Number(eqx.Module):
+    """A function of theta, its value in the precision of theta."""
+
+    f: Callable[[Any], Any]
+
+    def __call__(self, theta: Vector) -> jax.Array:
+        return jnp.asarray(self.f(theta), theta.dtype)
 
 
 def _check_target(target: Any, metrics: dict[str, Any]) -> Any:
@@ -171,6 +206,8 @@ class Options:
     max_seconds: float | None
     metrics: dict[str, Callable[[Any], Any]]
     progress: bool | str
+    patience: int = 0
+    """For how many steps a validation may not improve."""
 
     @classmethod
     def checked(
@@ -189,7 +226,7 @@ class Options:
     @property
     def tests(self) -> dict[str, Any]:
         """What a single run is told."""
-        return {name: getattr(self, name) for name in ("max_steps", "target", "tolerance", "metrics")}
+        return {name: getattr(self, name) for name in ("max_steps", "target", "tolerance", "metrics", "patience")}
 
 
 def prepare(
@@ -202,11 +239,13 @@ def prepare(
     memory: Any,
     runs: int = 1,
     mesh: Mesh | None = None,
+    validation: Any = None,
 ) -> tuple[Problem, Any, tuple[str, ...]]:
     """The problem, the key where one is needed, and notes; everything is checked before anything is compiled.
 
     `theta` is one start, and `memory` is shared by as many `runs` as are made at a time.
     """
+    validation = _check_validation(validation, D, theta)
     chosen = as_method(method)
     _check_dependence(loss, check_problem(loss, D, theta, key))
     if isinstance(chosen, AbstractScheme):
@@ -235,7 +274,7 @@ def prepare(
     mixes = chosen.solver is not None and chosen.solver.drawn
     if mixes and key is None:
         raise ValueError("key must be given for factorisation=riesz.Sketched(...), which mixes rows anew each step.")
-    told = drawn, bool(options.metrics), small, frozenset(silent), looks, mixes, mesh
+    told = drawn, bool(options.metrics), small, frozenset(silent), looks, mixes, mesh, validation
     problem, key = everywhere((Problem(loss, D, Safeguard(chosen), *told), key if drawn or mixes else None), mesh)
     return problem, key, notes
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._methods.result import CODES, Result
+from .._problem.ridge import plain
 from .._types import Vector
 from .loop import CHUNK, TOLERANCES, Carry, Log, Problem, Tests, advance, here, measure, start
 from .solution import Solution
@@ -61,14 +62,18 @@ class Run:
         target: float | dict[str, float] | None,
         tolerance: dict[str, float],
         metrics: dict[str, Callable[[Any], Any]],
+        patience: int = 0,
     ):
         self.problem, self.key, self.max_steps, self.metrics = problem, key, max_steps, metrics
         self._notes = notes
         self.tests = {"target": target, "tolerance": tolerance}
+        self.tests |= {} if problem.validation is None else {"patience": patience}
         self._metric_targets = target if isinstance(target, dict) else {}
         loss_target = None if isinstance(target, dict) else target
         never = lambda bound: np.asarray(np.nan if bound is None else bound, theta.dtype)
-        self._tests = Tests(never(loss_target), {name: never(tolerance.get(name)) for name in TOLERANCES})
+        self._tests = Tests(
+            never(loss_target), {name: never(tolerance.get(name)) for name in TOLERANCES}, np.asarray(patience)
+        )
         self.record = self._first(theta)
 
     def _first(self, theta: Vector) -> Record:
@@ -76,6 +81,7 @@ class Run:
         loss = float(carry.loss)
         columns = {name: np.zeros(0, dtype) for name, dtype in self.problem.columns.items()}
         columns |= {"loss": np.array(carry.loss)[None], "seconds": np.zeros(1)}
+        columns |= {"validation": np.array(carry.validated["lowest"])[None]} if carry.validated else {}
         columns |= self._measured(lambda: np.broadcast_to(np.asarray(theta), (CHUNK, *theta.shape)), 1)
         if not np.isfinite(loss):
             result = Result.NONFINITE_INPUT
@@ -146,7 +152,8 @@ class Run:
         made = int(carry.steps) - record.steps
         result, each = CODES[int(carry.code)], elapsed / made
         # Copies: a view of a JAX array would keep the whole of it for as long as the history lives.
-        columns = {name: np.array(np.asarray(log[name])[:made]) for name in ("loss", *self.problem.columns)}
+        names = ("loss", *(("validation",) if carry.validated else ()), *self.problem.columns)
+        columns = {name: np.array(np.asarray(log[name])[:made]) for name in names}
         columns["seconds"] = record.seconds + each * np.arange(1, made + 1)
         columns |= self._measured(lambda: log["theta"], made)
         reached = self._reached(columns)
@@ -154,7 +161,10 @@ class Run:
             made, result = reached + 1, Result.TARGET_REACHED
             columns = {name: column[:made] for name, column in columns.items()}
             carry, _ = self._call(made)  # where the run stands is where it stopped, and what it returns
-            carry = eqx.tree_at(lambda carry: (carry.best, carry.best_loss), carry, (carry.theta, carry.loss))
+            if not carry.validated:
+                carry = eqx.tree_at(lambda carry: (carry.best, carry.best_loss), carry, (carry.theta, carry.loss))
+            elif int(carry.validated["waited"]):
+                result = Result.VALIDATED
         elif result is Result.RUNNING and record.steps + made >= self.max_steps:
             result = Result.STEP_LIMIT
         seconds = float(columns["seconds"][-1])
@@ -192,8 +202,20 @@ class Run:
         record, carry = self.record, self.record.carry
         history = self.history()
         # On one device: what is done with these next is no part of the run.
-        best, loss, last = here((carry.best, carry.best_loss, carry.theta), self.problem.mesh)
+        found = carry.best, carry.best_loss, carry.theta, carry.state, self.problem
+        best, loss, last, state, problem = here(found, self.problem.mesh)
         method = self.problem.method.method
         notes = self._notes + method.notes(self.problem.loss, record.result, history)
         notes += () if method.solver is None else method.solver.notes(history)
-        return Solution(best, loss, last, record.result, record.steps, history, self.problem.D, notes)
+        notes += _of_validation(history)
+        whole = best, loss, last, record.result, record.steps, history, plain(problem.D), notes
+        return Solution(*whole, problem=problem, state=state)
+
+
+def _of_validation(history: dict[str, np.ndarray]) -> tuple[str, ...]:
+    """Where the validation was lowest."""
+    if "validation" not in history:
+        return ()
+    values = history["validation"]
+    at = 0 if np.isnan(values).all() else int(np.nanargmin(values))
+    return (f"The validation was lowest after step {at}, {values[at]:.6g}.",)

@@ -5,9 +5,13 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from .. import _check
 from .._methods.result import Result
+from .loop import Problem
+from .uncertainty import Spread, predicted, spread
 
 
 class Start(eqx.Module):
@@ -44,6 +48,26 @@ class Solution(eqx.Module):
     starts: tuple[Start, ...] = ()
     """With `restarts=`, a `Start` for each one that was made, in order; a callback sees those that have ended. Else
     empty."""
+    problem: Problem | None = None
+    """The loss, D and the method, as they were run; None where they are not known."""
+    state: Any = None
+    """What the method carries to its next step, from `last`; None where it is not known, and for a batch of starts."""
+
+    @property
+    def params(self) -> Any:
+        """The parameters as the pytree that was parametrised, `D.params(theta)`; stacked for a batch of starts."""
+        params = getattr(self.D, "params", None)
+        if not callable(params):
+            raise AttributeError("solution.params needs a D that has D.params, as those of riesz.parametrise have.")
+        if self.theta.ndim == 1:
+            return params(self.theta)
+        stack = lambda *leaves: jnp.stack(leaves) if eqx.is_inexact_array(leaves[0]) else leaves[0]
+        return jax.tree.map(stack, *map(params, self.theta))
+
+    @property
+    def model(self) -> Any:
+        """D(theta): a module of equinox or flax nnx with its trained parameters; else, or for a batch, the function."""
+        return self.function
 
     @property
     def function(self) -> Callable[[Any], Any]:
@@ -51,6 +75,51 @@ class Solution(eqx.Module):
         if self.theta.ndim == 1:
             return self.D(self.theta)
         return lambda x: jax.vmap(lambda theta: self.D(theta)(x))(self.theta)
+
+    def covariance(self, sigma: Any = None) -> np.ndarray:
+        r"""The covariance matrix of theta, from the tangent space at the solution.
+
+        It is the uncertainty that independent noise in the data leaves, to first order. For least squares the variance
+        of the noise is estimated from the residuals, unless `sigma` says it; other densities, robust ones and
+        likelihoods, assume no distribution (the sandwich formula). Of mini-batches all points are the data; points that
+        are drawn from a domain carry none and are refused. Priors and ridges narrow it. Directions that nothing decides
+        have no part in it.
+
+        **Arguments:**
+
+        - `sigma`: the standard deviation of the noise, one for all data or one per datum, for least squares.
+
+        ```python
+        deviations = np.sqrt(np.diag(solution.covariance()))
+        ```
+        """
+        return self._spread(sigma).covariance
+
+    def predict(self, x: Any, std: bool = False, sigma: Any = None) -> Any:
+        r"""The values of the function at points, and with `std=True` their standard deviations too.
+
+        The deviations are those of the function, $\sqrt{J(x)\, C\, J(x)^T}$ with the matrix C of `covariance`: twice
+        as much to either side is a band that covers the true function at 95 % of the points, as far as the model can
+        represent it. They are infinite where the data do not decide the value.
+
+        **Arguments:**
+
+        - `x`: points, along a first axis.
+        - `std`: whether to return deviations.
+        - `sigma`: as for `covariance`.
+
+        ```python
+        values, deviations = solution.predict(x, std=True)
+        ```
+        """
+        if self.theta.ndim != 1:
+            raise ValueError("predict needs one solution, not a batch of starts: take solution.theta[i] of one.")
+        return predicted(self.D, self.theta, _check.floating("x", x), self._spread(sigma) if std else None)
+
+    def _spread(self, sigma: Any) -> Spread:
+        if self.problem is None or self.theta.ndim != 1:
+            raise ValueError("covariance needs one solution with its loss: give riesz.load the loss, or run one start.")
+        return spread(self.problem.loss, self.problem.D, self.theta, sigma)
 
     def __repr__(self) -> str:
         if isinstance(self.result, Result):

@@ -13,8 +13,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from .._bytes.files import reason, replacing
 from .._methods.result import Result
-from .._records.files import reason, replacing
 
 
 class StoreError(Exception):

@@ -10,9 +10,9 @@ import numpy as np
 
 from ... import _check
 from ..._types import Function, Operator
-from ..integral import Integral, half_square
+from ..integral import AbstractLoss, Integral, half_square
 from ..measures import AbstractMeasure, Points
-from ..operators import value_and_gradient
+from ..operators import identity, value_and_gradient
 
 
 class Residual(eqx.Module):
@@ -53,6 +53,35 @@ def residual(operator: Operator, source: Any, over: AbstractMeasure) -> Integral
     if not callable(source):
         source = _check.array("source", _check.number("source", source))
     return Integral(half_square, over, Residual(operator, source))
+
+
+class Departure(eqx.Module):
+    """The operator v - m of a prior, by which it is told from data."""
+
+    operator: Operator
+
+    def __call__(self, v: Function) -> Function:
+        return self.operator(v)
+
+
+def prior(over: AbstractMeasure, weight: Any, mean: Any = 0.0) -> AbstractLoss:
+    r"""What is known of the function before the data, $\frac{\text{weight}}{2} \int |v(x) - m(x)|^2 \, d\mu$.
+
+    One more integral beside a fit: where data are few it keeps the function near its mean.
+
+    **Arguments:**
+
+    - `over`: where this is known.
+    - `weight`: how well; for data with the standard deviation s and a function that lies within t of its mean, (s/t)^2.
+    - `mean`: m, a function of a point or a number.
+
+    ```python
+    loss = riesz.least_squares(riesz.points(x, data=y)) + riesz.prior(riesz.grid(0.0, 1.0, 100), weight=1e-3)
+    ```
+    """
+    _check.scalar("weight", weight, above=0.0)
+    operator = residual(identity, mean, over).operator
+    return Integral(half_square, over, Departure(operator)) * weight
 
 
 KINDS = {"f": "a number at every point", "a": "a number at every point, or an n x n matrix"}

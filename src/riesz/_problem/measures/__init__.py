@@ -10,6 +10,7 @@ from ._points import AbstractMeasure as AbstractMeasure
 from ._points import Points as Points
 from ._points import points as points
 from ._pool import Christoffel as Christoffel
+from ._pool import Minibatch as Minibatch
 from ._pool import christoffel as christoffel
 from ._pool import minibatch as minibatch
 from ._product import product as product

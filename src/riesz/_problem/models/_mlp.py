@@ -14,10 +14,15 @@ from ... import _check
 from ..._types import Key, Vector
 from ..parametrise import ModuleParametrisation, parametrise, ravel
 
+
+def _identity(x: Any) -> Any:
+    return x
+
+
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "elu": jax.nn.elu,
     "gelu": jax.nn.gelu,
-    "identity": lambda x: x,
+    "identity": _identity,
     "relu": jax.nn.relu,
     "sigmoid": jax.nn.sigmoid,
     "sin": jnp.sin,
@@ -42,12 +47,22 @@ class MLP(eqx.Module):
     biases: tuple[jax.Array, ...]
     activation: Callable[[Any], Any]
 
+    def __reduce__(self) -> Any:
+        # By its name: JAX's jitted functions cannot be pickled.
+        named = (name for name, f in ACTIVATIONS.items() if f is self.activation)
+        return _network, (self.weights, self.biases, next(named, self.activation))
+
     def __call__(self, x: Any) -> jax.Array:
         x = _check.point(x, self.weights[0].shape[1:], "this network")
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = self.activation(weight @ x + bias)
         x = self.weights[-1] @ x + self.biases[-1]
         return x[0] if x.shape == (1,) else x
+
+
+def _network(weights: Any, biases: Any, activation: Any) -> MLP:
+    """The network whose activation may be given by its name."""
+    return MLP(weights, biases, ACTIVATIONS[activation] if isinstance(activation, str) else activation)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from .._running.loop import Carry, Problem, here, look
+from .._bytes.digest import anonymous, digest
 from .._types import Vector
-from .digest import anonymous, digest
+from .loop import Carry, Problem, here, look
 
 SHOWN = 60
 """The most characters of a part that a sentence quotes."""
@@ -58,6 +58,7 @@ def fingerprint(problem: Problem, theta0: Vector, key: Any, carry: Carry, metric
         "theta0": digest(theta0),
         "key": None if key is None else digest(key),
         "loss, data or parametrisation": program(look, problem, theta0, key, 0),
+        **({} if problem.validation is None else {"validation": program(problem.validation, theta0)}),
         "function inside the method": program(step, problem.loss, problem.D, method, theta0, carry.state.inner),
     }
 

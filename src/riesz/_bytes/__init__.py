@@ -1,0 +1,1 @@
+"""Values as bytes: files that are whole or refused, and digests."""

@@ -1,0 +1,42 @@
+"""What users hand to `minimise` as a model and a start, as a parametrisation and a vector."""
+
+import inspect
+from typing import Any
+
+from .._problem.parametrise import is_module, is_parametrisation, parametrise
+
+
+def _is_vector(theta0: Any) -> bool:
+    return getattr(theta0, "ndim", None) == 1
+
+
+def _takes_params(model: Any) -> bool:
+    """Whether a model is a function apply(params, x), or carries one, rather than a parametrisation of theta alone."""
+    if is_parametrisation(model):
+        return False
+    if isinstance(model, tuple) or (hasattr(model, "apply") and hasattr(model, "init")):
+        return True
+    try:
+        parameters = inspect.signature(model).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return sum(p.default is p.empty for p in positional) == 2
+
+
+def given(D: Any, theta0: Any) -> tuple[Any, Any]:
+    """The parametrisation and the start.
+
+    A vector is theta0, and D is a parametrisation. Any other pytree holds the parameters of an `apply(params, x)`.
+    Without either, D is a module that carries its own.
+    """
+    if theta0 is None:
+        if not is_module(D):
+            raise TypeError(
+                "theta0 must be given: the start of a parametrisation, or the parameters of a function "
+                "apply(params, x); only a module of equinox or flax nnx carries its own."
+            )
+        return parametrise(D)
+    if not _is_vector(theta0) and _takes_params(D):
+        return parametrise(D, theta0)
+    return D, theta0

@@ -1,0 +1,93 @@
+"""Residual functions of users: whitened by the deviations of their data, and with Jacobians of their own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import _check
+from .._types import Function
+
+
+def _flat(tree: Any) -> jax.Array:
+    """All entries of a pytree of arrays, one after the other."""
+    leaves = [jnp.ravel(jnp.asarray(leaf)) for leaf in jax.tree.leaves(tree)]
+    if not leaves:
+        raise _check.Mismatch("residual must return at least one number, but it returns none.")
+    return leaves[0] if len(leaves) == 1 else jnp.concatenate(leaves)
+
+
+class Whitened(eqx.Module):
+    """The residuals of v at the arguments, in units of their standard deviations."""
+
+    args: tuple[Any, ...]
+    deviation: jax.Array | None
+    """Standard deviations, one for all or one per residual; or the lower Cholesky factor of a covariance matrix."""
+
+    def __call__(self, v: Function) -> jax.Array:
+        r = _flat(v(*self.args))
+        if self.deviation is None:
+            return r
+        if self.deviation.ndim < 2:
+            return r / self.deviation.astype(r.dtype)
+        return jax.scipy.linalg.solve_triangular(self.deviation.astype(r.dtype), r, lower=True)
+
+
+class WithJacobian(eqx.Module):
+    """A residual function whose derivative is given."""
+
+    residual: Callable[..., Any]
+    jacobian: Callable[..., Any]
+
+    def __call__(self, params: Any, *args: Any) -> jax.Array:
+        @jax.custom_jvp
+        def flat(params: Any) -> jax.Array:
+            return _flat(self.residual(params, *args))
+
+        @flat.defjvp
+        def along(primals: Any, tangents: Any) -> Any:
+            r = flat(*primals)
+            return r, self._product(self.jacobian(*primals, *args), tangents[0], r)
+
+        return flat(params)
+
+    def _product(self, J: Any, tangent: Any, r: jax.Array) -> jax.Array:
+        """J times a tangent: J as one matrix, or as `jax.jacobian` gives it for a residual that is one array."""
+        direction = _flat(tangent)
+        if getattr(J, "shape", None) == (r.size, direction.size):
+            return jnp.asarray(J, r.dtype) @ direction
+        parts, structure = jax.tree.flatten(J)
+        wanted = [(r.size, leaf.size) for leaf in jax.tree.leaves(tangent)]
+        if structure != jax.tree.structure(tangent) or any(
+            np.size(part) != rows * columns for part, (rows, columns) in zip(parts, wanted, strict=True)
+        ):
+            raise _check.Mismatch(
+                f"jac must return a matrix of shape {(r.size, direction.size)}, or what jax.jacobian(residual) would."
+            )
+        matrices = [jnp.reshape(part, shape).astype(r.dtype) for part, shape in zip(parts, wanted, strict=True)]
+        return jnp.concatenate(matrices, axis=1) @ direction
+
+
+def deviation(sigma: Any, count: int) -> jax.Array | None:
+    """What residuals are divided by: standard deviations, or the Cholesky factor of a covariance matrix."""
+    if sigma is None:
+        return None
+    if isinstance(sigma, dict | tuple):
+        sigma = _flat(jax.tree.map(lambda leaf: _check.floating("sigma", leaf), sigma))
+    sigma = _check.floating("sigma", sigma)
+    if sigma.shape == (count, count) and sigma.ndim == 2 and count > 1:
+        _check.finite_rows("sigma", sigma)
+        factor = jnp.linalg.cholesky(sigma)
+        if not bool(jnp.all(jnp.isfinite(factor))) or not bool(jnp.allclose(sigma, sigma.T, rtol=1e-8)):
+            raise ValueError("sigma must be positive definite where it is a covariance matrix.")
+        return factor
+    _check.number("sigma", sigma, above=0.0)
+    if sigma.size not in (1, count):
+        raise ValueError(
+            f"sigma must be one number, one per residual ({count}), or a covariance matrix of shape "
+            f"{(count, count)}, but its shape is {sigma.shape}."
+        )
+    return sigma.reshape(()) if sigma.size == 1 else sigma.reshape(-1)
