@@ -6,6 +6,7 @@ MathML is drawn by browsers themselves: no script is loaded, and the site can be
 
 import base64
 import html
+import inspect
 import os
 import pathlib
 import posixpath
@@ -16,6 +17,8 @@ import nbclient
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+
+import riesz
 
 ROOT = pathlib.Path(__file__).parents[1]
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([\(\[])(.*?)\\[\)\]]</(?:span|div)>', re.DOTALL)
@@ -61,7 +64,8 @@ def on_files(files: Files, config) -> Files:
     for source in sorted(ROOT.glob("docs/tutorials/*.py")):
         path = source.relative_to(ROOT).as_posix()
         page, pictures = _executed(source)
-        _add(files, config, _place(path), _on_site(page, path))
+        program = f"*What is printed and drawn comes from the build of this page: [the program]({source.name}).*"
+        _add(files, config, _place(path), f"{_on_site(page, path)}\n\n{program}\n")
         for name, content in pictures.items():
             _add(files, config, f"tutorials/{name}", content)
     for path in sorted(_linked()):
@@ -77,7 +81,7 @@ def _linked() -> set[str]:
     """The programs and other files outside the docs to which some page links."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/tutorials/*.py")]
     text = "".join(page.read_text() for page in pages)
-    return set(re.findall(r"\]\((?:\.\./)*((?:(?:examples|benchmarks|src|tests)/[\w/.]+)|CITATION\.cff|Makefile)\)", text))
+    return set(re.findall(r"\]\((?:\.\./)*((?:examples|benchmarks|src|tests)/[\w/.]+|CITATION\.cff)\)", text))
 
 
 def _executed(source: pathlib.Path) -> tuple[str, dict[str, bytes]]:
@@ -104,12 +108,24 @@ def _executed(source: pathlib.Path) -> tuple[str, dict[str, bytes]]:
             else:
                 text = output.get("text", data.get("text/plain", "")).rstrip()
                 page.append(f"``` {{ .text .output }}\n{text}\n```")
-    there = f"[this page as a program]({source.name})"
-    return "\n\n".join([*page, f"*These are the figures of the last build; {there}.*"]), pictures
+    return "\n\n".join(page), pictures
+
+
+def _methods_as_made(markdown: str) -> str:
+    """The reference with the named methods as they are at run time: their docstrings are made, not written."""
+    for name, method in riesz.METHODS.items():
+        parameters = inspect.signature(method).parameters.values()
+        keywords = "\n".join(f"    {found.name}={found.default!r}," for found in parameters)
+        heading = f"### {name} {{ #riesz.{name} }}"
+        entry = f"{heading}\n\n```python\n{name}(\n{keywords}\n)\n```\n\n{inspect.getdoc(method)}\n"
+        markdown = re.sub(rf"^::: riesz\.{name}$", lambda _, entry=entry: entry, markdown, flags=re.MULTILINE)
+    return markdown
 
 
 def on_page_markdown(markdown: str, page, **_) -> str:
-    """Links of the docs' own pages, which are relative to their folder in the project."""
+    """Links of the docs' own pages, which are relative to their folder in the project; methods of the reference."""
+    if page.file.src_uri == "api.md":
+        markdown = _methods_as_made(markdown)
     generated = page.file.src_uri in PLACED.values() or page.file.src_uri.startswith("tutorials/")
     return markdown if generated else _on_site(markdown, f"docs/{page.file.src_uri}")
 

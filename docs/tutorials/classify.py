@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Classify
 #
-# Two classes that overlap: a network of 31 parameters learns the probability of each. What it gets right, how sure it may be,
-# and what happens where classes do not overlap.
+# Two classes that overlap: a network of 41 parameters learns the probability of each. What it gets right, how sure it
+# may be, and what happens where classes do not overlap.
 
 # %%
 import jax
@@ -32,8 +32,8 @@ loss = riesz.logistic(riesz.points(x, data=labels))
 unseen = riesz.logistic(riesz.points(new, data=new_labels))
 
 # %% [markdown]
-# The loss is the cross-entropy, whose model `D(theta)` is the logit. `metrics` are functions of the parameters that are
-# recorded at every step: here the loss on points that the run does not see.
+# The loss is the cross-entropy, whose model `D(theta)` is the logit. `metrics` are functions of the parameters that
+# are recorded at every step: here the loss on points that the run does not see.
 
 # %%
 solution = riesz.minimise(
@@ -43,7 +43,8 @@ probability = lambda points: jax.nn.sigmoid(jax.vmap(solution.function)(points))
 right = jnp.mean((probability(new) > 0.5) == new_labels)
 best = jnp.mean((new_likely > 0.5) == new_labels)
 print(solution)
-print(f"labels read correctly, of points not seen: {100 * right:.1f} %; with the true probabilities: {100 * best:.1f} %")
+print(f"labels of points not seen, read correctly: {100 * right:.1f} %")
+print(f"the same with the true probabilities:       {100 * best:.1f} %")
 
 # %%
 figure, (left, middle, last) = plt.subplots(1, 3, figsize=(10, 3), layout="constrained")
@@ -63,7 +64,8 @@ middle.grid(alpha=0.25)
 
 said = np.asarray(probability(new))
 part = np.digitize(said, np.linspace(0, 1, 9)[1:-1])
-shares = [(said[part == k].mean(), np.asarray(new_labels)[part == k].mean()) for k in range(8) if (part == k).sum() > 20]
+groups = [part == k for k in range(8) if (part == k).sum() > 20]
+shares = [(said[group].mean(), np.asarray(new_labels)[group].mean()) for group in groups]
 last.plot([0, 1], [0, 1], color="#888888", linestyle="dotted")
 last.plot(*np.transpose(shares), "o-", color="#0072B2")
 last.set(title="what it says, and how it is", xlabel="probability said", ylabel="share of class 1")
@@ -72,27 +74,30 @@ last.grid(alpha=0.25)
 # %% [markdown]
 # ## What to believe
 #
-# - **The share on points not seen**, beside the best there can be. On points it was trained on, every model is too good.
-# - **The loss on points not seen**: where it rises while the other falls, the model learns the noise. Stop there, or take a
-#   smaller model or more points.
-# - **The probabilities**, if the points of the right-hand picture lie on the diagonal: of those to which the model gives 70 %,
-#   about 70 % belong to class 1. A model can read most labels correctly and still be far too sure.
+# - **The share on points not seen**, beside the best there can be. On points it was trained on, every model is too
+#   good.
+# - **The loss on points not seen**: where it rises while the other falls, the model learns the noise. Stop there, or
+#   take a smaller model or more points.
+# - **The probabilities**, if the points of the right-hand picture lie on the diagonal: of those to which the model
+#   gives 70 %, about 70 % belong to class 1. A model can read most labels correctly and still be far too sure.
 #
 # ## Where classes can be separated
 #
-# There the loss has no minimiser: larger and larger weights bring it ever closer to zero. Look at the size of the parameters.
+# There the loss has no minimiser: larger and larger weights bring it ever closer to zero. Look at the size of the
+# parameters.
 
 # %%
 apart = riesz.logistic(riesz.points(x, data=x[:, 0] + x[:, 1] > 0))
 linear, start = riesz.parametrise(lambda p, x: p["weights"] @ x + p["level"], {"weights": jnp.zeros(2), "level": 0.0})
 separated = riesz.minimise(apart, linear, start)
 print(separated)
-linear.params(separated.theta)
+separated.params
 
 # %% [markdown]
-# The loss is zero to rounding, and so the run has ended; the weights only say how far rounding let them go, and every probability is 0
-# or 1. Where such a run cannot reach zero so quickly it ends as `UNBOUNDED`, with a sentence that says what to do
-# ([all results](../reliability.md)). The line between the classes is fine; the probabilities are not to be believed.
+# The loss is zero to rounding, and so the run has ended; the weights only say how far rounding let them go, and every
+# probability is 0 or 1. Where such a run cannot reach zero so quickly it ends as `UNBOUNDED`, with a sentence that
+# says what to do ([all results](../reliability.md)). The line between the classes is fine; the probabilities are not
+# to be believed.
 #
 # More than two classes are the same with `riesz.softmax` and a model with one output for each class; the example
 # [digits.py](../../examples/digits.py) reads handwritten digits. Other losses are on [their page](../losses.md).

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # From Adam and L-BFGS
 #
-# You have a network, a loss and a training loop in JAX, with Adam or L-BFGS of optax. This page fits the same network to the same
-# data both ways, and says what changes.
+# You have a network, a loss and a training loop in JAX, with Adam or L-BFGS of optax. This page fits the same network
+# to the same data both ways, and says what changes.
 
 # %%
 import time
@@ -40,9 +40,7 @@ def train(optimiser, steps):
     def step(carry, _):
         params, state = carry
         value, gradient = jax.value_and_grad(half_mean_square)(params)
-        update, state = optimiser.update(
-            gradient, state, params, value=value, grad=gradient, value_fn=half_mean_square
-        )
+        update, state = optimiser.update(gradient, state, params, value=value, grad=gradient, value_fn=half_mean_square)
         return (optax.apply_updates(params, update), state), value
 
     run = jax.jit(lambda params: jax.lax.scan(step, (params, optimiser.init(params)), length=steps)[1])
@@ -58,9 +56,9 @@ lbfgs = train(optax.lbfgs(), 2_000)
 # %% [markdown]
 # ## After
 #
-# riesz needs to see the *function* and the points, not only the number that comes out: from the rows of derivatives at the points it
-# knows how the function moves when parameters do, and takes the step that is best for the function. So the loss is
-# written as an integral over points, and there is no learning rate and no loop.
+# riesz needs to see the *function* and the points, not only the number that comes out: from the rows of derivatives
+# at the points it knows how the function moves when parameters do, and takes the step that is best for the function.
+# So the loss is written as an integral over points, and there is no learning rate and no loop.
 
 # %%
 D, theta0 = riesz.parametrise(network)
@@ -88,18 +86,19 @@ right.grid(alpha=0.25)
 # %% [markdown]
 # ## What to believe
 #
-# A step of riesz costs more: it assembles one row per point and factorises them. It pays where you want digits, with up to
-# some thousands of parameters or points (with both large, see [from a laptop to many hosts](../scale.md)). For a network
-# with millions of parameters on a stream of images, where two digits are enough, stay with Adam.
+# A step of riesz costs more: it assembles one row per point and factorises them. It pays where you want digits, with
+# up to some thousands of parameters or points (with both large, see [from a laptop to many hosts](../scale.md)). For
+# a network with millions of parameters on a stream of images, where two digits are enough, stay with Adam.
 #
-# Curves of one start are an anecdote. [Timings](../timings.md) has medians of ten starts on the problems of the paper.
+# Curves of one start are an anecdote. [Timings](../timings.md) has medians of ten starts on the problems of the
+# paper.
 #
 # | what you have | what it becomes |
 # |---|---|
-# | `optax.adam(1e-3)`, a schedule | nothing: `riesz.auto()` is the default; the other methods are listed on the [first page](../index.md#the-methods) |
+# | `optax.adam(1e-3)`, a schedule | nothing: `riesz.auto()` is the default; the other methods are listed on the [first page](../../README.md#the-methods) |
 # | `loss_fn(params, x, y)` | a loss over points: `riesz.least_squares(riesz.points(x, data=y))`, or another [loss](../losses.md) |
-# | `residual(params, ...)` that returns all residuals at once | [`riesz.ResidualVector`](../losses.md) |
-# | `model.apply(params, x)` | `D, theta0 = riesz.parametrise(apply, params)`; `D.params(theta)` gives the pytree again |
+# | `residual(params, ...)` that returns all residuals at once | `riesz.fit(residual, params, args)` ([fit data](fit_data.py)) |
+# | `model.apply(params, x)` | `D, theta0 = riesz.parametrise(apply, params)`; `solution.params` is the pytree again |
 # | batches | `riesz.minibatch(...)`, with a `key` ([batches](../batches.md)) |
 # | weight decay, early stopping | a term of the loss; `metrics=` and `callback=` |
 # | the loop, `jit`, a progress bar, checkpoints | `riesz.minimise(..., checkpoint="run")` |

@@ -1,8 +1,9 @@
 # %% [markdown]
 # # A model of your own
 #
-# A model class is a map `D` from a vector of parameters to a *function*: `D(theta)(x)` is a value at one point. Anything that
-# JAX can differentiate will do: a formula, an equinox or flax network, or one of these with a shape that you know.
+# A model class is a map `D` from a vector of parameters to a *function*: `D(theta)(x)` is a value at one point.
+# Anything that JAX can differentiate will do: a formula, an equinox or flax network, or one of these with a shape
+# that you know.
 
 # %%
 import equinox as eqx
@@ -17,8 +18,9 @@ import riesz
 # %% [markdown]
 # ## A formula with named parameters
 #
-# Two peaks on a background. Parameters may be any pytree; `riesz.parametrise` makes a vector of it, and `D.params` makes the
-# pytree again. A width must be positive, and the formula sees to it: the free parameter is its logarithm.
+# Two peaks on a background. Parameters may be any pytree; `riesz.parametrise` makes a vector of it, and `D.params`
+# makes the pytree again, as does `solution.params`. A width must be positive, and the formula sees to it: the free
+# parameter is its logarithm.
 
 
 # %%
@@ -37,32 +39,33 @@ start = {
 }
 D, theta0 = riesz.parametrise(spectrum, start)
 
-truth = {"height": [2.0, 1.2], "centre": [3.0, 5.0], "log_width": jnp.log(jnp.array([0.6, 0.9])), "level": 0.4, "tilt": 0.05}
-truth = jax.tree.map(jnp.asarray, truth, is_leaf=lambda leaf: isinstance(leaf, list))
+truth = {
+    "height": jnp.array([2.0, 1.2]),
+    "centre": jnp.array([3.0, 5.0]),
+    "log_width": jnp.log(jnp.array([0.6, 0.9])),
+    "level": 0.4,
+    "tilt": 0.05,
+}
 x = jnp.linspace(0, 8, 120)
 y = jax.vmap(lambda x: spectrum(truth, x))(x) + 0.05 * jax.random.normal(jax.random.key(0), x.shape)
 
 loss = riesz.least_squares(riesz.points(x, data=y))
 solution = riesz.minimise(loss, D, theta0)
 print(solution)
-D.params(solution.theta)
+solution.params
 
 # %% [markdown]
 # ## What to believe: does the data decide the parameters?
 #
-# The tangent space at the solution knows. Its rank is the number of directions in which the function can change; where it is
-# smaller than the number of parameters, some combination of them does nothing. With noise of variance $s^2$ the parameters
-# scatter with covariance $s^2 (m G)^{-1}$, where $G$ is the Gram matrix and $m$ the number of points: these are their
-# standard deviations.
+# The tangent space at the solution knows. Its rank is the number of directions in which the function can change;
+# where it is smaller than the number of parameters, some combination of them does nothing. `solution.covariance()`
+# has the variances that the noise leaves; these are the standard deviations.
 
 # %%
 space = riesz.tangent_space(loss, D, solution.theta)
 print("parameters:", theta0.size, " rank:", int(space.rank))
 
-m = len(x)
-noise = jnp.sqrt(2 * solution.loss * m / (m - theta0.size))
-print(f"noise: {float(noise):.3f}; 0.05 was put in")
-D.params(noise * jnp.sqrt(jnp.diag(jnp.linalg.inv(space.gram)) / m))
+D.params(jnp.sqrt(jnp.diag(solution.covariance())))
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
@@ -77,8 +80,8 @@ axes.grid(alpha=0.25)
 # ## A network, with a shape that is known beforehand
 #
 # Networks of equinox come in as they are (those of flax by their `apply`, see
-# [fit_flax.py](../../examples/fit_flax.py)). To impose what you know, wrap the function: an even one is symmetric in x, one
-# that must vanish at 0 has a factor x. Nothing else changes, since riesz only ever sees functions.
+# [fit_flax.py](../../examples/fit_flax.py)). To impose what you know, wrap the function: an even one is symmetric in
+# x, one that must vanish at 0 has a factor x. Nothing else changes, since riesz only ever sees functions.
 
 # %%
 network = eqx.nn.MLP("scalar", "scalar", width_size=8, depth=1, activation=jnp.tanh, key=jax.random.key(0))
@@ -105,8 +108,8 @@ axes.legend()
 axes.grid(alpha=0.25)
 
 # %% [markdown]
-# Both pass through the data; left of it only the one that knows the symmetry says anything. A fit is to be believed where
-# data or the model's own shape support it, and nowhere else.
+# Both pass through the data; left of it only the one that knows the symmetry says anything. A fit is to be believed
+# where data or the model's own shape support it, and nowhere else.
 #
-# Wrappers that are there already, for boundaries, periods and densities, are on the page about [models](../models.md); how
-# to write operators, losses and methods is on [how to add them](../extending.md).
+# Wrappers that are there already, for boundaries, periods and densities, are on the page about
+# [models](../models.md); how to write operators, losses and methods is on [how to add them](../extending.md).

@@ -17,8 +17,9 @@ import riesz
 # %% [markdown]
 # ## An equation is an operator, a right-hand side and points
 #
-# We look for $u$ on $[0, 1]$ with $-\varepsilon u'' + u' = 1$ and $u(0) = u(1) = 0$. An operator takes a *function* and returns a function, so
-# that the equation is written as it is spoken. The model vanishes at both ends by construction.
+# We look for $u$ on $[0, 1]$ with $-\varepsilon u'' + u' = 1$ and $u(0) = u(1) = 0$. An operator takes a *function*
+# and returns a function, so that the equation is written as it is spoken. The model vanishes at both ends by
+# construction.
 
 # %%
 slope = riesz.derivative
@@ -34,14 +35,16 @@ print(solution)
 print(solution.result)
 
 # %% [markdown]
-# The loss is half the mean square of the residual $-\varepsilon u'' + u' - 1$ over the 400 points, and it has fallen to rounding.
+# The loss is half the mean square of the residual $-\varepsilon u'' + u' - 1$ over the 400 points, and it has fallen
+# to rounding.
 
 # %% [markdown]
 # ## What to believe
 #
-# A small loss says that the equation holds *at the points*. Two questions remain: does it hold between them, and how far is
-# $u$ from the solution? The first is answered by looking at the residual elsewhere; the points of a Gauss rule will do. The
-# second needs the equation: here the solution is known, $x - (e^{x/\varepsilon} - 1)/(e^{1/\varepsilon} - 1)$.
+# A small loss says that the equation holds *at the points*. Two questions remain: does it hold between them, and how
+# far is $u$ from the solution? The first is answered by looking at the residual elsewhere; the points of a Gauss rule
+# will do. The second needs the equation: here the solution is known, $x - (e^{x/\varepsilon} - 1)/(e^{1/\varepsilon}
+# - 1)$.
 
 # %%
 elsewhere = riesz.residual(A, 1.0, riesz.gauss_legendre(0.0, 1.0, 150))
@@ -64,9 +67,9 @@ right.grid(alpha=0.25)
 # %% [markdown]
 # ## A square, and a boundary that is a term of the loss
 #
-# Poisson's equation $-\Delta u = f$ on $[0, 1]^2$ with $u = 0$ on the sides. Losses add up, each with its own points: the equation on a
-# Gauss rule inside, the boundary values on the sides. `metrics` are recorded at every step; here it is the relative error
-# against the known solution $\sin \pi x \, \sin \pi y$.
+# Poisson's equation $-\Delta u = f$ on $[0, 1]^2$ with $u = 0$ on the sides. Losses add up, each with its own points:
+# the equation on a Gauss rule inside, the boundary values on the sides. `metrics` are recorded at every step; here it
+# is the relative error against the known solution $\sin \pi x \, \sin \pi y$.
 
 # %%
 low, high = (0.0, 0.0), (1.0, 1.0)
@@ -99,14 +102,14 @@ right.legend()
 right.grid(alpha=0.25)
 
 # %% [markdown]
-# `auto(long=False)` makes quick steps alone, which is right for a run of a hundred steps. Without it `auto` would go on to
-# long steps, and to rounding ([how auto works](../auto.md)).
+# `auto(long=False)` makes quick steps alone, which is right for a run of a hundred steps. Without it `auto` would go
+# on to long steps, and to rounding ([how auto works](../auto.md)).
 #
 # In short:
 #
 # - Look at the residual at points that the run has not seen. Where it is much larger, take more points.
 # - Solve from a second start. Two answers that differ are no answer.
-# - Terms of a loss compete. Where boundary values matter more, weigh them, `inside + 100 * sides`, or build them into the model
-#   as above ([models](../models.md)).
+# - Terms of a loss compete. Where boundary values matter more, weigh them, `inside + 100 * sides`, or build them into
+#   the model as above ([models](../models.md)).
 #
 # More equations are in the [gallery](../gallery.md), and all operators on [their page](../operators.md).
