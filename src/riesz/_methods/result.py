@@ -19,13 +19,13 @@ class Result(enum.Enum):
     STOPPED_BY_CALLBACK = "The callback stopped the run."
     INTERRUPTED = "The run was interrupted; go on with start=solution."
     STAGNATED = (
-        "No lower loss was found for many steps, though the gradient promises one; start elsewhere, as "
+        "No lower loss, or hardly one, was found for many steps, though the gradient promises one; start elsewhere, as "
         "restarts=riesz.Restarts(5) does, rescale the parameters, or let the model be smoother."
     )
     UNBOUNDED = (
-        "The parameters run to infinity while the loss goes on falling, as they do where classes can be separated; "
-        "there is no minimiser: add a penalty on the parameters, stop by a target, or start elsewhere, as "
-        "restarts=riesz.Restarts(5) does."
+        "The parameters run to infinity while the loss goes on falling, as they do where classes can be separated or "
+        "noise is fitted; there is no minimiser, and solution.theta is from where they ran: add a penalty, such as "
+        "ridge=, choose by validation=, stop by a target, or start elsewhere, as restarts=riesz.Restarts(5) does."
     )
     NONFINITE_INPUT = "The loss is not finite at the start; choose another theta0, or look at the data and the density."
     NONFINITE_STEPS = (

@@ -282,7 +282,7 @@ def _step(problem: Problem, carry: Carry, fixed: Any, key: Any, tests: Tests) ->
         (enough & (level >= PATIENCE), Result.CONVERGED_LOSS),
     ]
     # What a test holds of is returned, though another point may have a lower loss.
-    held = first_code(ends) != code(Result.RUNNING)
+    held = (first_code(ends) != code(Result.RUNNING)) | (info.end == code(Result.UNBOUNDED))
     best, best_loss = jnp.where(held, theta, best), jnp.where(held, loss, best_loss)
     log, validated = {"loss": loss}, carry.validated
     if problem.validation is not None:

@@ -112,7 +112,7 @@ def _of_least_squares(data: list[Part], known: np.ndarray, sigma: Any) -> Spread
 
 def _triangular(middle: np.ndarray, V: np.ndarray) -> np.ndarray:
     """A factor F with as many columns as there are directions, F F^T = V M^T M V^T."""
-    return V @ np.linalg.qr(middle, mode="r").T
+    return V @ np.asarray(np.linalg.qr(middle, mode="r")).T
 
 
 def _of_densities(data: list[Part], known: np.ndarray) -> Spread:

@@ -204,12 +204,14 @@ class Auto(AbstractMethod):
         first = jnp.where(tiny, jnp.inf, jnp.finfo(theta.dtype).eps ** 0.5 * at.magnitude)
         ceiling = jnp.where(state.k == 1, first, state.ceiling)
         vanished = tiny & (at.magnitude <= ceiling) & (not loss.drawn)
-        view = View(loss, sample.terms, at, covector, space, rounding, vanished, self.box, free)
+        view = View(
+            loss, sample.terms, at, covector, space, rounding, vanished, at.magnitude <= ceiling, self.box, free
+        )
         return view, dataclasses.replace(state, quick=quick, ceiling=ceiling)
 
     def _quick(self, view: View, state: AutoState) -> tuple[Outcome, AutoState]:
         """A quick step; where these are slow though the loss could vanish, the next step leaves for the walk."""
-        outcome, quick, slow = self.quick.move(view, state.quick, state.k)
+        outcome, quick, slow = self.quick.move(view, state.quick, state.k, jnp.isfinite(state.left))
         leaving = slow & ~view.vanished & ~jnp.isfinite(state.left) & self.goes_on(view.loss)
         outcome = eqx.tree_at(lambda outcome: outcome.end, outcome, jnp.where(leaving, 0, outcome.end))
         left = jnp.where(leaving, view.at.loss + state.quick.window.lowest, state.left)

@@ -15,15 +15,14 @@ from ..._linalg.filters import Shift
 from ..._linalg.rows import AbstractRows
 from ..._types import Vector
 from ..choose import choose
-from ..result import Result, first_code
+from ..result import Result, code, first_code
 from ..retractions import Retracted, SecondOrder, Straight
 from .coordinates import scale, turning
 from .losses import LossWindow
+from .pace import Pace
 from .trust import Trust
 from .view import Outcome, View
 
-LOOK, QUICKLY = 20, 100.0
-"""Every so many steps it is asked whether the loss still falls quickly: by this factor."""
 SETTLED, SETTLED_DRAWN = 3, 100
 """This many steps in a row with nothing to gain end a run; more where points are drawn, since few may miss much."""
 FAR = 30.0
@@ -57,8 +56,7 @@ class QuickState(eqx.Module):
     trust: Trust
     share: jax.Array
     """How far l'' is raised: the root of what is left to gain, as a share of the loss."""
-    mark: jax.Array
-    """The lowest loss when it was last asked how quickly it falls."""
+    pace: Pace
     last: jax.Array
     """The last displacement, as tangent coefficients; zero where there was none, or a retreat."""
 
@@ -67,7 +65,7 @@ class QuickState(eqx.Module):
         """Nothing is known yet."""
         one, none = jnp.ones((), theta.dtype), jnp.zeros_like(theta)
         window, trust = LossWindow.start(theta), Trust.start(theta.dtype)
-        return cls(none, none, 0 * one, 0 * one, 0 * one, one, window, trust, one, jnp.inf * one, none)
+        return cls(none, none, 0 * one, 0 * one, 0 * one, one, window, trust, one, Pace.start(theta), none)
 
 
 class Trial(eqx.Module):
@@ -172,8 +170,13 @@ class QuickSteps(eqx.Module):
         reach = jnp.where(due, reach, state.reach)
         return S, dataclasses.replace(state, speed=speed, sizes=sizes, measured=measured, reach=reach)
 
-    def move(self, view: View, state: QuickState, k: jax.Array) -> tuple[Outcome, QuickState, jax.Array]:
-        """One step, the state after it, and whether progress is slow though the loss could vanish."""
+    def move(
+        self, view: View, state: QuickState, k: jax.Array, long_failed: jax.Array
+    ) -> tuple[Outcome, QuickState, jax.Array]:
+        """One step, the state after it, and whether progress is slow though the loss could vanish.
+
+        `long_failed` says that long steps have found nothing either.
+        """
         at, theta, drawn = view.at, view.at.theta, view.loss.drawn
         ahead = Prospect.of(view)
         stranded = ahead.stationary & (state.window.lowest < -ahead.noise)
@@ -198,19 +201,25 @@ class QuickSteps(eqx.Module):
             (retreat, 10 * jnp.maximum(state.damping, 1)),
             (True, self._controlled(state.damping, tries, accepted, trial.moved.bending)),
         )
-        end = _end(view, ahead, window)
-        lowest = at.loss + state.window.lowest
-        asked = (k % LOOK == 0) & (k >= 2 * LOOK)
-        slow = (asked & (lowest > state.mark / QUICKLY) | window.stuck) & (ahead.gain > at.magnitude / 2)
+        lowest, best = at.loss + state.window.lowest, state.window.best
+        paced = k, lowest, best, at.magnitude
+        left = _far(theta, window) & state.pace.runs_away(*paced) & ~view.fallen
+        creeps = state.pace.creeps(*paced, long_failed) & ~view.fallen
+        end = _end(view, ahead, window, left, creeps)
+        # Where parameters run to infinity, there is no lowest loss to return, but a place from where they began to run.
+        origin = Straight()(at, None, jnp.where(left, state.pace.lately.theta, best) - theta)
+        moved, loss = choose((end == code(Result.UNBOUNDED), (origin, nan)), (True, (moved, loss)))
+        slow = (state.pace.slow(k, lowest) | window.stuck) & (ahead.gain > at.magnitude / 2)
         state = dataclasses.replace(
             state, turned=state.turned + moved.scale * moved.bending, damping=damping, window=window,
             trust=trust.after_step(jnp.where(accepted, at.loss - trial.loss, 0)),
             share=jnp.minimum(jnp.sqrt(ahead.gain / jnp.where(at.magnitude > 0, at.magnitude, 1)), 1),
-            mark=jnp.where(k % LOOK == 0, lowest, state.mark),
+            pace=state.pace.after(k, lowest, best),
             last=jnp.where(accepted, moved.delta, 0),
         )  # fmt: skip
         shortened = (factor > 1) | (tries > 1) | (moved.scale < 1) | ~accepted
-        return Outcome(moved, loss, accepted | retreat, end, shortened, trial.residual), state, slow
+        taken = accepted | retreat | (end == code(Result.UNBOUNDED))
+        return Outcome(moved, loss, taken, end, shortened, trial.residual), state, slow
 
     def _search(
         self, view: View, ahead: Prospect, state: QuickState, factor: jax.Array, wanted: jax.Array
@@ -286,18 +295,25 @@ def _tenfold(times: jax.Array, dtype: Any) -> jax.Array:
     return jnp.asarray(10.0, dtype) ** times.astype(dtype)
 
 
-def _end(view: View, ahead: Prospect, window: LossWindow) -> jax.Array:
-    """The code of the result with which the run ends where it stands; that of RUNNING to go on."""
+def _far(theta: Vector, window: LossWindow) -> jax.Array:
+    """Whether the parameters are many times as large as at the start."""
+    return jnp.linalg.norm(theta) > FAR * (1 + jnp.linalg.norm(window.first))
+
+
+def _end(view: View, ahead: Prospect, window: LossWindow, left: jax.Array, creeps: jax.Array) -> jax.Array:
+    """The code of the result with which the run ends where it stands; that of RUNNING to go on.
+
+    `left` says that the parameters run away, `creeps` that the loss hardly falls though they still move.
+    """
     at, covector, eps = view.at, view.covector, jnp.finfo(view.at.theta.dtype).eps
     settled = window.settled >= (SETTLED_DRAWN if view.loss.drawn else SETTLED)
     stuck = window.stuck
     flat = jax.lax.cond(settled | stuck, lambda: at.unbalanced(covector) <= 4 * eps**0.5, lambda: jnp.asarray(False))
-    far = jnp.linalg.norm(at.theta) > FAR * (1 + jnp.linalg.norm(window.first))
-    runs_away = far & (-(covector @ at.theta) > at.magnitude / 10)
+    runs_away = _far(at.theta, window) & (-(covector @ at.theta) > at.magnitude / 10)
     return first_code([
         (settled & flat, Result.CONVERGED_GRADIENT),
         (view.vanished & ((window.idle > SETTLED) | (window.retreats > 0)), Result.CONVERGED_LOSS),
         (stuck & (ahead.gain <= ahead.noise) & flat, Result.CONVERGED_LOSS),
-        (stuck & runs_away, Result.UNBOUNDED),
-        (stuck, Result.STAGNATED),
+        ((stuck & runs_away) | (left & (not view.loss.drawn)), Result.UNBOUNDED),
+        (stuck | (creeps & (not view.loss.drawn)), Result.STAGNATED),
     ])  # fmt: skip

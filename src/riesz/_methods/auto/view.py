@@ -26,6 +26,8 @@ class View(eqx.Module):
     """What rounding of parameters and values alone makes of the loss: below it there is nothing to gain."""
     vanished: jax.Array
     """Whether the loss is as small as that."""
+    fallen: jax.Array
+    """Whether it has fallen so far that it may be on its way there."""
     box: Box | None
     """Bounds on the parameters."""
     free: jax.Array | None

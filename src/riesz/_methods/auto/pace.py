@@ -1,0 +1,65 @@
+"""Pace: whether a run still gets somewhere, or only creeps along a valley that leads to infinity."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ..._types import Vector
+
+SHORT, LONG = 20, 100
+"""The run is looked at every so many steps, and over a longer stretch every so many."""
+QUICKLY = 100.0
+"""A loss that can vanish should fall by this factor over a short stretch."""
+HARDLY, LITTLE = 0.01, 0.1
+"""A loss that falls by less than this share over a short stretch, or over a long one, hardly falls ..."""
+MUCH, SOME = 0.5, 0.1
+"""... where its parameters have moved by at least this multiple of their size, over a short stretch or a long one."""
+
+
+class Milestone(eqx.Module):
+    """The lowest loss at some step, and its parameters."""
+
+    loss: jax.Array
+    theta: jax.Array
+
+    def moved(self, theta: Vector, share: float) -> jax.Array:
+        """Whether the parameters have moved since by a share of their size."""
+        return jnp.linalg.norm(theta - self.theta) > share * jnp.linalg.norm(self.theta)
+
+
+class Pace(eqx.Module):
+    """Where the run stood at the beginning of the short and of the long stretch."""
+
+    lately: Milestone
+    before: Milestone
+
+    @classmethod
+    def start(cls, theta: Vector) -> "Pace":
+        """Before the first stretch."""
+        milestone = Milestone(jnp.full((), jnp.inf, theta.dtype), theta)
+        return cls(milestone, milestone)
+
+    def after(self, k: jax.Array, lowest: jax.Array, best: Vector) -> "Pace":
+        """After step k, with the lowest loss so far and its parameters."""
+        now = lambda due, old: Milestone(jnp.where(due, lowest, old.loss), jnp.where(due, best, old.theta))
+        return Pace(now(k % SHORT == 0, self.lately), now(k % LONG == 0, self.before))
+
+    def slow(self, k: jax.Array, lowest: jax.Array) -> jax.Array:
+        """Whether a loss that can vanish has not fallen quickly."""
+        return (k % SHORT == 0) & (k >= 2 * SHORT) & (lowest > self.lately.loss / QUICKLY)
+
+    def runs_away(self, k: jax.Array, lowest: jax.Array, best: Vector, size: jax.Array) -> jax.Array:
+        """Whether the parameters have moved far, over a short stretch, for hardly any fall of a loss of some size."""
+        hardly = lowest > self.lately.loss - HARDLY * size
+        return (k % SHORT == 0) & (k >= 2 * SHORT) & hardly & self.lately.moved(best, MUCH)
+
+    def creeps(
+        self, k: jax.Array, lowest: jax.Array, best: Vector, size: jax.Array, long_failed: jax.Array
+    ) -> jax.Array:
+        """Whether the parameters still move over a long stretch, but the loss hardly falls.
+
+        Where long steps have found nothing, a tenth of the loss is asked for.
+        """
+        share = jnp.where(long_failed, 1 - LITTLE, LITTLE)
+        hardly = lowest > self.before.loss - share * size
+        return (k % LONG == 0) & hardly & self.before.moved(best, SOME)
