@@ -88,8 +88,8 @@ def _executed(source: pathlib.Path) -> tuple[str, dict[str, bytes]]:
     """A tutorial with what its cells print and draw, as a page and its pictures; what it warns of is an error."""
     notebook = jupytext.read(source)
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python", "language": "python"}
-    # A progress bar that is never drawn here asks for widgets.
-    environment = os.environ | {"PYTHONWARNINGS": "ignore:IProgress not found"}
+    # No progress is told, nor asked whether there are widgets to draw it.
+    environment = os.environ | {"PYTHONWARNINGS": "ignore:IProgress not found", "TQDM_DISABLE": "1"}
     nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute(env=environment)
     page, pictures = [], {}
     for cell in notebook.cells:

@@ -25,20 +25,20 @@ def draw(key, n):
 
 
 x, labels, _ = draw(jax.random.key(0), 1000)
+held, held_labels, _ = draw(jax.random.key(2), 1000)
 new, new_labels, new_likely = draw(jax.random.key(1), 4000)
 
 D, theta0 = riesz.mlp(jax.random.key(3), (2, 10, 1))
 loss = riesz.logistic(riesz.points(x, data=labels))
-unseen = riesz.logistic(riesz.points(new, data=new_labels))
+held_loss = riesz.logistic(riesz.points(held, data=held_labels))
 
 # %% [markdown]
-# The loss is the cross-entropy, whose model `D(theta)` is the logit. `metrics` are functions of the parameters that
-# are recorded at every step: here the loss on points that the run does not see.
+# The loss is the cross-entropy, and `D(theta)` is the logit. `validation` is a loss on other points, measured after
+# every step: the run ends when it has not improved for `patience` steps, and `solution.theta` is where it was lowest.
+# The points `new` play no part in any of this; they are for judging.
 
 # %%
-solution = riesz.minimise(
-    loss, D, theta0, riesz.auto(long=False), max_steps=60, metrics={"unseen": lambda theta: unseen(D(theta))}
-)
+solution = riesz.minimise(loss, D, theta0, riesz.auto(long=False), validation=held_loss, patience=20)
 probability = lambda points: jax.nn.sigmoid(jax.vmap(solution.function)(points))
 right = jnp.mean((probability(new) > 0.5) == new_labels)
 best = jnp.mean((new_likely > 0.5) == new_labels)
@@ -57,7 +57,7 @@ figure.colorbar(image, ax=left)
 left.set(title="probability of class 1")
 
 middle.semilogy(solution.history["loss"], color="#0072B2", label="trained on")
-middle.semilogy(solution.history["unseen"], color="#D55E00", linestyle="dashed", label="not seen")
+middle.semilogy(solution.history["validation"], color="#D55E00", linestyle="dashed", label="held out")
 middle.set(title="loss", xlabel="steps")
 middle.legend()
 middle.grid(alpha=0.25)
@@ -76,7 +76,7 @@ last.grid(alpha=0.25)
 #
 # - **The share on points not seen**, beside the best there can be. On points it was trained on, every model is too
 #   good.
-# - **The loss on points not seen**: where it rises while the other falls, the model learns the noise. Stop there, or
+# - **The loss on points held out**: where it rises while the other falls, the model learns the noise. Stop there, or
 #   take a smaller model or more points.
 # - **The probabilities**, if the points of the right-hand picture lie on the diagonal: of those to which the model
 #   gives 70 %, about 70 % belong to class 1. A model can read most labels correctly and still be far too sure.
@@ -90,14 +90,16 @@ last.grid(alpha=0.25)
 apart = riesz.logistic(riesz.points(x, data=x[:, 0] + x[:, 1] > 0))
 linear, start = riesz.parametrise(lambda p, x: p["weights"] @ x + p["level"], {"weights": jnp.zeros(2), "level": 0.0})
 separated = riesz.minimise(apart, linear, start)
-print(separated)
-separated.params
+ridged = riesz.minimise(apart, linear, start, ridge=1e-3)
+print("without a ridge:", separated, separated.params)
+print("with a ridge:   ", ridged, ridged.params)
 
 # %% [markdown]
-# The loss is zero to rounding, and so the run has ended; the weights only say how far rounding let them go, and every
-# probability is 0 or 1. Where such a run cannot reach zero so quickly it ends as `UNBOUNDED`, with a sentence that
-# says what to do ([all results](../reliability.md)). The line between the classes is fine; the probabilities are not
-# to be believed.
+# Without a ridge the run ends when the loss is next to nothing; the weights only say how far they got by then, and
+# every probability is 0 or 1. The line between the classes is fine; the probabilities are not to be believed. A run
+# whose parameters grow like this may also end as `UNBOUNDED`, with a sentence that says what to do ([all
+# results](../reliability.md)). `ridge` adds $10^{-3} |\theta - \theta_0|^2 / 2$ to the loss, which then has a
+# minimiser.
 #
 # More than two classes are the same with `riesz.softmax` and a model with one output for each class; the example
 # [digits.py](../../examples/digits.py) reads handwritten digits. Other losses are on [their page](../losses.md).
