@@ -94,8 +94,8 @@ def run(*command, cwd, **environment):
     return found.stdout
 
 
-def pip(python, *arguments, cwd):
-    run(python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments, cwd=cwd)
+def pip(python, *arguments, cwd, **environment):
+    run(python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments, cwd=cwd, **environment)
 
 
 @pytest.fixture
@@ -107,10 +107,10 @@ def empty(tmp_path):
 
 @pytest.mark.slow
 def test_the_wheel_alone_runs_the_quick_starts(empty, tmp_path):
-    constraints = ROOT / "constraints.txt"
-    pip(empty, "wheel", ROOT, "--no-deps", "--wheel-dir", tmp_path, "--build-constraint", constraints, cwd=tmp_path)
+    pinned = {"PIP_CONSTRAINT": str(ROOT / "constraints.txt")}  # a variable, which the build of the wheel sees too
+    pip(empty, "wheel", ROOT, "--no-deps", "--wheel-dir", tmp_path, cwd=tmp_path, **pinned)
     (wheel,) = tmp_path.glob("riesz-*.whl")
-    pip(empty, "install", wheel, "--constraint", constraints, cwd=tmp_path)
+    pip(empty, "install", wheel, cwd=tmp_path, **pinned)
     for program in blocks("README.md"):
         assert run(empty, "-W", "error", "-c", program, cwd=tmp_path).strip()
     typed = "import riesz, pathlib; print((pathlib.Path(riesz.__file__).parent / 'py.typed').exists())"

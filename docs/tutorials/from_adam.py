@@ -90,8 +90,9 @@ right.grid(alpha=0.25)
 # up to some thousands of parameters or points (with both large, see [from a laptop to many hosts](../scale.md)). For
 # a network with millions of parameters on a stream of images, where two digits are enough, stay with Adam.
 #
-# Curves of one start are an anecdote. [Timings](../timings.md) has medians of ten starts on the problems of the
-# paper.
+# The loss of `auto` need not fall with every step: it may climb out of a narrow valley, and `solution.theta` is the
+# best that was found. Curves of one start are an anecdote. [Timings](../timings.md) has medians of ten starts on the
+# problems of the paper.
 #
 # | what you have | what it becomes |
 # |---|---|

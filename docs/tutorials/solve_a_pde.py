@@ -105,6 +105,9 @@ right.grid(alpha=0.25)
 # `auto(long=False)` makes quick steps alone, which is right for a run of a hundred steps. Without it `auto` would go
 # on to long steps, and to rounding ([how auto works](../auto.md)).
 #
+# The loss need not fall with every step: `auto` may climb out of a narrow valley, and `solution.theta` is the best of
+# all steps.
+#
 # In short:
 #
 # - Look at the residual at points that the run has not seen. Where it is much larger, take more points.
