@@ -74,6 +74,15 @@ def test_the_example_of_the_reliability_page_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_the_example_of_the_page_on_solutions_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run_page("docs/solutions.md", tmp_path)
+    assert (tmp_path / "history.png").read_bytes().startswith(b"\x89PNG")
+    assert float(names["further"].loss) <= float(names["again"].loss) == float(names["solution"].loss)
+    assert len(names["columns"]["loss"]) == names["solution"].steps + 1
+
+
+@pytest.mark.slow
 def test_the_example_of_the_scale_page_runs(tmp_path):
     names = run_page("docs/scale.md", tmp_path)
     assert names["mesh"].size == 8 and names["solution"].steps == 20
@@ -88,6 +97,15 @@ def test_the_examples_of_the_extension_page_run(tmp_path):
     assert float(solution.loss) < float(names["loss"](D(theta0)))
     value = names["burgers"](lambda x: x[0] * x[1])(jax.numpy.array([2.0, 3.0]))
     assert float(value) == pytest.approx(2.0 + 6.0 * 3.0)
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_adapters_page_run(tmp_path):
+    names = run_page("docs/adapters.md", tmp_path)
+    assert float(names["found"]) == pytest.approx(0.5, rel=1e-8)
+    assert float(names["slope"]) == pytest.approx(1.0, rel=1e-6)
+    assert float(names["params"]["rate"]) == pytest.approx(0.5, rel=1e-12)
+    assert float(names["drawn"]["rate"]) == pytest.approx(0.5, rel=1e-6)
 
 
 def test_the_readme_shows_the_commands_that_ci_runs():

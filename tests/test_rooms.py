@@ -19,6 +19,9 @@ ROOMS = (
     "_running",
     "_records",
     "_doors",
+    "optimistix",
+    "optax",
+    "sklearn",
     "experiments",
     "__main__",
 )

@@ -31,8 +31,7 @@ D = lambda theta: lambda x: x * (1 - x) * network(theta)(x)
 
 loss = riesz.residual(A, 1.0, riesz.grid(0.0, 1.0, 400))
 solution = riesz.minimise(loss, D, theta0)
-print(solution)
-print(solution.result)
+print(solution.summary())
 
 # %% [markdown]
 # The loss is half the mean square of the residual $-\varepsilon u'' + u' - 1$ over the 400 points, and it has fallen

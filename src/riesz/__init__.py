@@ -1,7 +1,11 @@
 """riesz: natural gradient descent with momentum in function space, on JAX."""
 
+import importlib as _importlib
+import typing as _typing
+
 from ._doors.fit import curve_fit as curve_fit
 from ._doors.fit import fit as fit
+from ._doors.load import load as load
 from ._doors.minimise import minimise as minimise
 from ._doors.minimise import minimise_many as minimise_many
 from ._doors.tangent_space import tangent_space as tangent_space
@@ -131,4 +135,23 @@ from ._running.solution import Solution as Solution
 from ._running.solution import SolveError as SolveError
 from ._running.solution import Start as Start
 
+if _typing.TYPE_CHECKING:
+    from . import optax as optax
+    from . import optimistix as optimistix
+
 __version__ = "0.1.0"
+
+_ADAPTERS = ("optax", "optimistix", "sklearn")
+"""Rooms that need a package of their own name, which is the extra of the same name."""
+
+
+def __getattr__(name: str) -> _typing.Any:
+    """The adapters to other packages, which are imported when somebody first asks for them."""
+    if name not in _ADAPTERS:
+        raise AttributeError(f"module 'riesz' has no attribute {name!r}")
+    try:
+        return _importlib.import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != name:
+            raise
+        raise ImportError(f'riesz.{name} needs {name}, which is not installed: pip install "riesz[{name}]".') from error

@@ -63,13 +63,13 @@ def parse(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-                raise Damaged("is compressed, which checkpoints are not")
+                raise Damaged("is compressed, which riesz's files are not")
             manifest = json.loads(archive.read(MANIFEST))
             return manifest, {name: _array(archive, name, said) for name, said in manifest["arrays"].items()}
     # What parsers raise for contents that nobody damaged: RuntimeError covers encryption, zip features that do not
     # exist here, and nesting too deep.
     except (zipfile.BadZipFile, LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
-        raise Damaged("has a good checksum but is no checkpoint") from error
+        raise Damaged("has a good checksum but is no checkpoint or solution") from error
 
 
 def _array(archive: zipfile.ZipFile, name: str, said: dict[str, Any]) -> np.ndarray:

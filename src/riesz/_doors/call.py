@@ -17,6 +17,7 @@ from .._running.prepare import Options
 from .._running.restarts import Starts, best, told
 from .._running.run import Run
 from .._running.solution import Solution, Start
+from .._running.standing import Standing
 from .._types import Vector
 
 logger = logging.getLogger("riesz")
@@ -44,6 +45,8 @@ class Call:
     """Set by Ctrl-C."""
     held: contextlib.ExitStack
     """What is held until the call ends: the lock of the folder of checkpoints."""
+    standing: Standing | None = None
+    """Where an earlier run stands, if the start goes on from it."""
     stopped: bool = False
     """Whether a callback or Ctrl-C wants no more steps; the run itself may just have ended in another way."""
 
@@ -51,7 +54,7 @@ class Call:
         """The run from one start, within what earlier ones have left of the limits."""
         left = self._left(earlier)
         spent = self.options.max_steps - left.max_steps
-        run = Run(self.problem, theta0, self.key, self.notes, **left.tests)
+        run = Run(self.problem, theta0, self.key, self.notes, self.standing, **left.tests)
         with recording(run, theta0, self.checkpoint, self.logs, self.held, len(earlier)) as write_records:
             try:
                 self.bar.update(spent + run.record.steps - self.bar.n)

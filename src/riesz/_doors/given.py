@@ -40,3 +40,10 @@ def given(D: Any, theta0: Any) -> tuple[Any, Any]:
     if not _is_vector(theta0) and _takes_params(D):
         return parametrise(D, theta0)
     return D, theta0
+
+
+def given_again(D: Any, start: Any) -> Any:
+    """The parametrisation of a run that goes on from a solution: its parameters are those of `apply(params, x)`."""
+    if is_module(D):
+        return parametrise(D)[0]
+    return parametrise(D, start.params)[0] if _takes_params(D) and hasattr(start, "params") else D

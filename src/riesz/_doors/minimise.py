@@ -31,9 +31,10 @@ from .._running.prepare import Options, check_start, checked_mesh, has_lapack_at
 from .._running.restarts import Restarts, Starts
 from .._running.run import Run
 from .._running.solution import Solution, SolveError
+from .._running.standing import Standing, method_of, theta_of
 from .._types import Key, Parametrisation
 from .call import Call
-from .given import given
+from .given import given, given_again
 from .lines import Lines
 
 logger = logging.getLogger("riesz")
@@ -70,6 +71,7 @@ def minimise(
     memory: float | None = None,
     restarts: Restarts | None = None,
     mesh: Mesh | None = None,
+    start: Solution | None = None,
     validation: AbstractLoss | Callable[[Any], Any] | None = None,
     patience: int = 20,
     ridge: float | None = None,
@@ -104,6 +106,9 @@ def minimise(
       where nothing fits, a `MemoryError` comes before the first step.
     - `restarts`: a `riesz.Restarts(n)`, to begin again up to n times where a start ends badly; all share the limits.
     - `mesh`: devices over which the points of every measure are spread, such as `jax.make_mesh((8,), ("points",))`.
+    - `start`: a solution to go on from, in place of theta0: with its method, at `solution.last`, with the momentum that
+      it had. Steps and history are counted anew; on fixed points `solution.theta` remains the best until there is a
+      lower loss. Where points are drawn give another key, or the same points are drawn again.
     - `validation`: a loss on other data, or a function of theta, that is measured after every step. `solution.theta` is
       where it was lowest, and the run ends when it has not improved for `patience` steps.
     - `ridge`: a weight; adds weight/2 |theta - theta0|^2 to the loss, as one more row per parameter. The solution's
@@ -119,7 +124,11 @@ def minimise(
     solution = riesz.minimise(riesz.least_squares(riesz.points(x, data=y)), D, theta0, target=1e-8)
     ```
     """
-    D, theta0 = given(D, theta0)
+    if start is None:
+        D, theta0 = given(D, theta0)
+    else:
+        theta0 = theta_of(start, theta0, restarts, ridge)
+        D = given_again(D, start)
     theta0 = check_start(theta0, 1, "theta0")
     if callback is not None:
         _check.function("callback", callback)
@@ -132,11 +141,14 @@ def minimise(
         _check.kind("loss", loss, AbstractLoss, "a loss, such as riesz.least_squares(over)")
         loss, D = ridged(loss, _check.function("D", D), theta0, ridge)
     problem, key, notes = prepare(
-        loss, D, theta0, method, key, options, memory, mesh=checked_mesh(mesh), validation=validation
+        *(loss, D, theta0, method_of(start, method), key, options, memory),
+        mesh=checked_mesh(mesh),
+        validation=validation,
     )
+    standing = Standing.checked(start, problem)
     saved, logs = as_checkpoint(checkpoint), as_logs(log)
     with _bar(progress, options.max_steps, "step") as bar, wish_to_stop() as wish, contextlib.ExitStack() as held:
-        call = Call(problem, key, notes, options, callback, saved, logs, bar, wish, held)
+        call = Call(problem, key, notes, options, callback, saved, logs, bar, wish, held, standing)
         solution = call.run(theta0).solution() if starts is None else call.run_starts(starts)
     if throw and solution.result.failed:
         raise SolveError(solution)

@@ -197,7 +197,9 @@ def _partitioned(name: str, tree: Any, trainable: Any, otherwise: Callable[[Any]
         trained, rest = eqx.partition(tree, trainable)
     if not jax.tree.leaves(trained):
         raise ValueError(f"trainable must leave something of {name} to train, but it leaves nothing.")
-    whole = [leaf for leaf in jax.tree.leaves(trained) if not eqx.is_inexact_array_like(leaf)]
+    # Arrays are asked first: equinox does not take a traced one for like an array.
+    fits = lambda leaf: eqx.is_inexact_array(leaf) or eqx.is_inexact_array_like(leaf)
+    whole = [leaf for leaf in jax.tree.leaves(trained) if not fits(leaf)]
     if whole:
         raise TypeError(
             f"trainable must choose floating-point arrays of {name}, but it chooses {_check.shown(whole[0])}."

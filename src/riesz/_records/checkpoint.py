@@ -114,7 +114,8 @@ class Keeper:
     def __init__(self, checkpoint: Checkpoint, run: Run, theta0: jax.Array, number: int = 0):
         self.checkpoint, self.run, self.folder = checkpoint, run, pathlib.Path(checkpoint.folder)
         self.number = number
-        self.fingerprint = fingerprint(run.problem, theta0, run.key, run.record.carry, run.metrics)
+        begins = run.problem, theta0, run.key, run.record.carry, run.metrics
+        self.fingerprint = fingerprint(*begins, goes_on=run.standing is not None)
         self._blank = _arrays(run)
         """The arrays of the run before its first step, with which those of a file are compared."""
         self.resumed = False

@@ -5,7 +5,7 @@ import importlib.metadata
 import platform
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -29,7 +29,7 @@ def program(f: Callable[..., Any], *args: Any) -> str:
     return digest((closed, jax.tree.leaves(eqx.filter(args, eqx.is_array))))
 
 
-def _text(method: Any) -> str:
+def text(method: Any) -> str:
     """A method as it is printed, with numbers as numbers, and without places in memory and names of functions."""
     # On one line: where lines would break depends on the lengths of names.
     text = anonymous(" ".join(eqx.tree_pformat(method, width=1_000_000, short_arrays=False).split()))
@@ -42,8 +42,13 @@ def _strong(leaf: Any) -> Any:
     return jax.lax.convert_element_type(leaf, leaf.dtype) if weak else leaf
 
 
-def fingerprint(problem: Problem, theta0: Vector, key: Any, carry: Carry, metrics: Any) -> dict[str, Any]:
-    """The parts that must agree, from the plainest to the most hidden, so that the first difference tells most."""
+def fingerprint(
+    problem: Problem, theta0: Vector, key: Any, carry: Carry, metrics: Any, goes_on: bool = False
+) -> dict[str, Any]:
+    """The parts that must agree, from the plainest to the most hidden, so that the first difference tells most.
+
+    A run that goes on from another one has its start in the carry.
+    """
     problem, key, carry = jax.tree.map(_strong, here((problem, key, carry), problem.mesh))
     problem = dataclasses.replace(problem, mesh=None)  # a run may go on with other devices
     method = problem.method.method
@@ -54,13 +59,31 @@ def fingerprint(problem: Problem, theta0: Vector, key: Any, carry: Carry, metric
         "shape of theta0": list(theta0.shape),
         "dtype of theta0": str(theta0.dtype),
         "metrics": sorted(metrics),
-        "method": _text(method),
+        "method": text(method),
         "theta0": digest(theta0),
+        **({"start": digest(jax.tree.leaves((carry.state, carry.best, carry.best_loss)))} if goes_on else {}),
         "key": None if key is None else digest(key),
         "loss, data or parametrisation": program(look, problem, theta0, key, 0),
         **({} if problem.validation is None else {"validation": program(problem.validation, theta0)}),
         "function inside the method": program(step, problem.loss, problem.D, method, theta0, carry.state.inner),
     }
+
+
+class Origin(NamedTuple):
+    """What a solution was found with, as far as a file can say it."""
+
+    method: str
+    """The method as it is printed."""
+    problem: str | None
+    """The digest of the loss of D at `last`; None where points are drawn."""
+
+
+def origin(problem: Problem, theta: Vector) -> Origin:
+    """What a solution with these last parameters was found with."""
+    problem, theta = jax.tree.map(_strong, here((problem, theta), problem.mesh))
+    problem = dataclasses.replace(problem, mesh=None)
+    seen = None if problem.drawn else program(look, problem, theta, None, 0)
+    return Origin(text(problem.method.method), seen)
 
 
 def difference(theirs: dict[str, Any], ours: dict[str, Any]) -> str | None:

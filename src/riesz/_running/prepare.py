@@ -77,7 +77,7 @@ def _check_metrics(metrics: Any, theta: jax.Array) -> dict[str, Callable[[Any], 
         raise TypeError(f"metrics must be a dictionary of functions of theta, not {_check.shown(metrics)}.")
     for name in metrics:
         _check.kind("every name in metrics", name, str, "text")
-    taken = {"loss", "seconds", "validation", *STEP_COLUMNS} & set(metrics)
+    taken = {"loss", "seconds", "step", "start", "validation", *STEP_COLUMNS} & set(metrics)
     if taken:
         raise ValueError(f"metrics must not be named {', '.join(sorted(taken))}: the history has that column.")
     for name, f in metrics.items():

@@ -19,6 +19,7 @@ from .._problem.ridge import plain
 from .._types import Vector
 from .loop import CHUNK, TOLERANCES, Carry, Log, Problem, Tests, advance, here, measure, start
 from .solution import Solution
+from .standing import Standing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Run:
         theta: Vector,
         key: Any,
         notes: tuple[str, ...] = (),
+        standing: Standing | None = None,
         *,
         max_steps: int,
         target: float | dict[str, float] | None,
@@ -65,7 +67,7 @@ class Run:
         patience: int = 0,
     ):
         self.problem, self.key, self.max_steps, self.metrics = problem, key, max_steps, metrics
-        self._notes = notes
+        self._notes, self.standing = notes, standing
         self.tests = {"target": target, "tolerance": tolerance}
         self.tests |= {} if problem.validation is None else {"patience": patience}
         self._metric_targets = target if isinstance(target, dict) else {}
@@ -78,7 +80,9 @@ class Run:
 
     def _first(self, theta: Vector) -> Record:
         carry = start(self.problem, theta, self.key, quick=True, mesh=self.problem.mesh)
-        loss = float(carry.loss)
+        if self.standing is not None:
+            carry = self.standing.placed(self.problem, carry, self.key)
+        loss = float(carry.best_loss)
         columns = {name: np.zeros(0, dtype) for name, dtype in self.problem.columns.items()}
         columns |= {"loss": np.array(carry.loss)[None], "seconds": np.zeros(1)}
         columns |= {"validation": np.array(carry.validated["lowest"])[None]} if carry.validated else {}

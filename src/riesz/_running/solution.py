@@ -1,5 +1,7 @@
 """What a run leaves."""
 
+import os
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _check
+from .._bytes.files import reason
 from .._methods.result import Result
+from .fingerprint import Origin
 from .loop import Problem
+from .picture import picture
+from .summary import page, summary
+from .table import table
 from .uncertainty import Spread, predicted, spread
 
 
@@ -52,6 +59,8 @@ class Solution(eqx.Module):
     """The loss, D and the method, as they were run; None where they are not known."""
     state: Any = None
     """What the method carries to its next step, from `last`; None where it is not known, and for a batch of starts."""
+    origin: Origin | None = eqx.field(static=True, default=None)
+    """What a solution from a file was found with; None for others, whose problem says it."""
 
     @property
     def params(self) -> Any:
@@ -75,6 +84,59 @@ class Solution(eqx.Module):
         if self.theta.ndim == 1:
             return self.D(self.theta)
         return lambda x: jax.vmap(lambda theta: self.D(theta)(x))(self.theta)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the solution to a file, which `riesz.load(path, D)` reads; a file of that name is replaced.
+
+        It is an .npz without pickle that `numpy.load` opens, with a checksum: parameters, loss, history, result, steps,
+        notes, starts and the method's state. D and the loss, which are code, are not in it.
+
+        ```python
+        solution.save("solution.npz")
+        ```
+        """
+        from .keeping import save  # which knows what a solution was found with
+
+        _check.kind("path", path, str | os.PathLike, "a path")
+        try:
+            save(self, pathlib.Path(path))
+        except OSError as error:
+            raise OSError(f"path must be a file that can be written, but {path} cannot: {reason(error)}.") from error
+
+    def table(self) -> dict[str, np.ndarray]:
+        """The history as columns of equal length, `step` first, as `pandas.DataFrame` takes them.
+
+        Row k has the loss, the seconds and the metrics at iterate k, and the columns of the step that was made from it:
+        its gradient norm is that at iterate k, its step norm that of the way to iterate k + 1. No step was made from
+        the last iterate, so that these columns, made floating-point, end with NaN. For a batch of starts the tables are
+        one below the other, each as long as its run, and a column `start` comes first.
+
+        ```python
+        pandas.DataFrame(solution.table())
+        ```
+        """
+        return table(self)
+
+    def summary(self) -> str:
+        """The result with its sentence, loss, steps, seconds, parameters, points, method, solver and notes, as text."""
+        return summary(self)
+
+    def plot(self) -> Any:
+        """Draw the history with matplotlib: `pip install riesz[plot]`.
+
+        The loss is above, on a logarithmic scale if it is positive, with the steps that were rejected; below it are the
+        gradient's norm and the metrics. Phases of auto are shaded. A batch of starts has a line for each.
+
+        **Returns:** the figure.
+
+        ```python
+        solution.plot().savefig("history.png")
+        ```
+        """
+        return picture(self)
+
+    def _repr_html_(self) -> str:
+        return page(self)
 
     def covariance(self, sigma: Any = None) -> np.ndarray:
         r"""The covariance matrix of theta, from the tangent space at the solution.
