@@ -5,7 +5,7 @@ BIN := .venv/bin
 export OPENBLAS_NUM_THREADS ?= 1
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: reproduce test test-all docs bench solve audit format clean
+.PHONY: reproduce test test-all oldest docs bench solve audit format clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -19,13 +19,20 @@ test: .venv/installed
 	$(BIN)/pyright --warnings
 	$(BIN)/pytest -m "not slow" -n 2 --dist worksteal
 
-test-all: .venv/installed
+test-all: .venv/docs
 	COMPILE=ordinary $(BIN)/pytest -n 2 --dist worksteal
 
+# The oldest versions that pyproject.toml allows, in an environment of their own.
+oldest: .venv/installed
+	$(BIN)/pytest -n 0 tests/test_packaging.py -k oldest
+
 # The site, in out/site: every warning is an error, and the tutorials are run.
-docs: .venv/installed
+docs: .venv/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+.venv/docs: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
-	$(BIN)/mkdocs build --strict
+	touch $@
 
 reproduce: .venv/installed
 	$(BIN)/riesz reproduce

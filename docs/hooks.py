@@ -1,53 +1,133 @@
-"""What the site needs beyond its pages: the README as its first page, the examples beside it, formulas as MathML.
+"""What the site needs beyond its pages: the README as its first page, programs that pages link to, tutorials that are
+run, formulas as MathML.
 
 MathML is drawn by browsers themselves: no script is loaded, and the site can be read without a network.
 """
 
+import base64
 import html
+import inspect
+import os
 import pathlib
+import posixpath
 import re
 
+import jupytext
+import nbclient
 from latex2mathml.converter import convert
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+
+import riesz
 
 ROOT = pathlib.Path(__file__).parents[1]
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([\(\[])(.*?)\\[\)\]]</(?:span|div)>', re.DOTALL)
-PLACED = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+LINK = re.compile(r"(\])\(([^)\s]+)\)")
+PLACED = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
 """Files of the project's folder that are pages of the site."""
 
 
-def _on_site(text: str, folder: str) -> str:
-    """The links of a page that lies in a folder of the project, as links of the site."""
+def _place(inside: str) -> str:
+    """Where a file of the project lies in the site."""
+    if inside.startswith("docs/tutorials/"):
+        return inside.removeprefix("docs/").removesuffix(".py") + ".md"
+    return PLACED.get(inside, inside.removeprefix("docs/"))
+
+
+def _on_site(text: str, path: str) -> str:
+    """The links of a page that lies at `path` in the project, as links of the site; those in code stay as they are."""
+    folder, here = posixpath.dirname(path), posixpath.dirname(_place(path))
 
     def moved(match: re.Match) -> str:
         target = match[2]
         if re.match(r"[a-z]+:|#", target):
             return match[0]
-        path, _, anchor = target.partition("#")
-        inside = (ROOT / folder / path).resolve().relative_to(ROOT).as_posix()
-        inside = PLACED.get(inside, inside.removeprefix("docs/"))
-        return f"{match[1]}({inside}{'#' + anchor if anchor else ''})"
+        file, _, anchor = target.partition("#")
+        if not (ROOT / folder / file).exists():
+            return match[0]
+        inside = posixpath.normpath(posixpath.join(folder, file))
+        return f"{match[1]}({posixpath.relpath(_place(inside), here or '.')}{'#' + anchor if anchor else ''})"
 
-    return re.sub(r"(\])\(([^)\s]+)\)", moved, text)
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.DOTALL | re.MULTILINE)
+    return "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in parts)
 
 
 def on_files(files: Files, config) -> Files:
-    """Add the pages and programs that lie outside the folder of the docs."""
-    for name, page in PLACED.items():
-        files.append(File.generated(config, page, content=_on_site((ROOT / name).read_text(), ".")))
-    linked = set(re.findall(r"\((?:\.\./)?((?:examples|benchmarks|src|tests)/[\w/.]+)\)", _all_text()))
-    for path in sorted(linked):
-        files.append(File.generated(config, path, content=(ROOT / path).read_text()))
+    """Add the pages and programs that lie outside the folder of the docs, and the tutorials as they ran."""
+    for name in PLACED:
+        _add(files, config, _place(name), _on_site((ROOT / name).read_text(), name))
+    for source in sorted(ROOT.glob("docs/tutorials/*.py")):
+        path = source.relative_to(ROOT).as_posix()
+        page, pictures = _executed(source)
+        program = f"*What is printed and drawn comes from the build of this page: [the program]({source.name}).*"
+        _add(files, config, _place(path), f"{_on_site(page, path)}\n\n{program}\n")
+        for name, content in pictures.items():
+            _add(files, config, f"tutorials/{name}", content)
+    for path in sorted(_linked()):
+        _add(files, config, path, (ROOT / path).read_text())
     return files
 
 
-def _all_text() -> str:
-    return "".join(page.read_text() for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+def _add(files: Files, config, path: str, content: str | bytes) -> None:
+    files.append(File.generated(config, path, content=content))
+
+
+def _linked() -> set[str]:
+    """The programs and other files outside the docs to which some page links."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/tutorials/*.py")]
+    text = "".join(page.read_text() for page in pages)
+    return set(re.findall(r"\]\((?:\.\./)*((?:examples|benchmarks|src|tests)/[\w/.]+|CITATION\.cff)\)", text))
+
+
+def _executed(source: pathlib.Path) -> tuple[str, dict[str, bytes]]:
+    """A tutorial with what its cells print and draw, as a page and its pictures; what it warns of is an error."""
+    notebook = jupytext.read(source)
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python", "language": "python"}
+    # No progress is told, nor asked whether there are widgets to draw it.
+    environment = os.environ | {"PYTHONWARNINGS": "ignore:IProgress not found", "TQDM_DISABLE": "1"}
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute(env=environment)
+    page, pictures = [], {}
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            page.append(cell.source)
+            continue
+        page.append(f"```python\n{cell.source}\n```")
+        for output in cell.outputs:
+            if output.output_type == "stream" and output.name == "stderr":
+                raise PluginError(f"{source.name} writes to standard error: {output.text}")
+            data = output.get("data", {})
+            if "image/png" in data:
+                name = f"{source.stem}-{len(pictures) + 1}.png"
+                pictures[name] = base64.b64decode(data["image/png"])
+                page.append(f"![What the cell above draws]({name})")
+            else:
+                text = output.get("text", data.get("text/plain", "")).rstrip()
+                page.append(f"``` {{ .text .output }}\n{text}\n```")
+    return "\n\n".join(page), pictures
+
+
+def _methods_as_made(markdown: str) -> str:
+    """The reference with the named methods as they are at run time: their docstrings are made, not written."""
+    for name, method in riesz.METHODS.items():
+        parameters = inspect.signature(method).parameters.values()
+        keywords = "\n".join(f"    {found.name}={found.default!r}," for found in parameters)
+        heading = f"### {name} {{ #riesz.{name} }}"
+        entry = f"{heading}\n\n```python\n{name}(\n{keywords}\n)\n```\n\n{inspect.getdoc(method)}\n"
+        markdown = re.sub(rf"^::: riesz\.{name}$", lambda _, entry=entry: entry, markdown, flags=re.MULTILINE)
+    return markdown
 
 
 def on_page_markdown(markdown: str, page, **_) -> str:
-    """Links of the docs' own pages, which are relative to their folder in the project."""
-    return markdown if page.file.src_uri in PLACED.values() else _on_site(markdown, "docs")
+    """Links of the docs' own pages, which are relative to their folder in the project; methods of the reference."""
+    if page.file.src_uri == "api.md":
+        markdown = _methods_as_made(markdown)
+    generated = page.file.src_uri in PLACED.values() or page.file.src_uri.startswith("tutorials/")
+    return markdown if generated else _on_site(markdown, f"docs/{page.file.src_uri}")
 
 
 def on_page_content(content: str, **_) -> str:

@@ -19,9 +19,21 @@ def check_sentence(call, error, pattern):
     assert len(message) <= 250
 
 
+def blocks(page):
+    """The Python blocks of a page."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
 def code(page):
-    """The Python blocks of a page, as one program."""
-    return "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
+    """The same as one program."""
+    return "\n".join(blocks(page))
+
+
+def run_code(program):
+    """The names that a program leaves."""
+    names = {"__name__": "__main__"}
+    exec(compile(program, "<program>", "exec"), names)
+    return names
 
 
 def run_page(page, folder):

@@ -1,14 +1,17 @@
 """The README and the docs tell the truth: their tables match the package, their examples run."""
 
+import ast
 import pathlib
 import re
 
 import jax
+import numpy as np
 import pytest
 
 import riesz
+from riesz.experiments._reproduce import PROBLEMS
 from riesz.experiments.claims import CLAIMS
-from spoken import code, run_page
+from spoken import blocks, run_code, run_page
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -23,14 +26,36 @@ def test_the_method_table_is_the_packages():
     assert text.splitlines()[3:] == method_table()
 
 
-def test_the_readme_example_is_short_and_solves_its_equation(tmp_path):
-    program = code("README.md")
-    assert sum(bool(line.strip()) for line in program.splitlines()) <= 12
-    names = run_page("README.md", tmp_path)
+def quick_starts():
+    """The programs of the README: data, a differential equation, classes."""
+    return blocks("README.md")
+
+
+def test_the_quick_starts_of_the_readme_are_short():
+    programs = quick_starts()
+    assert len(programs) == 3
+    assert all(sum(bool(line.strip()) for line in program.splitlines()) <= 12 for program in programs)
+
+
+def test_the_first_quick_start_finds_parameters_and_errors():
+    names = run_code(quick_starts()[0])
+    deviations = np.sqrt(np.diag(names["covariance"]))
+    assert np.all(np.abs(names["best"] - np.array([2.5, 1.3, 0.5])) < 3 * deviations) and np.all(deviations < 0.1)
+
+
+def test_the_second_quick_start_solves_its_equation():
+    names = run_code(quick_starts()[1])
     assert names["solution"].result.converged
     x = 0.5
     exact = x - float(jax.numpy.expm1(x / 0.2) / jax.numpy.expm1(1 / 0.2))
     assert float(names["solution"].function(x)) == pytest.approx(exact, abs=1e-11)
+
+
+@pytest.mark.slow
+def test_the_third_quick_start_reads_most_labels():
+    names = run_code(quick_starts()[2])
+    read = jax.numpy.argmax(jax.vmap(names["solution"].function)(names["x"]), axis=1)
+    assert float(jax.numpy.mean(read == names["ring"])) > 0.8
 
 
 def test_every_result_is_on_the_reliability_page():
@@ -92,15 +117,59 @@ def test_the_readme_shows_the_commands_that_ci_runs():
     assert all(f"\n{target}: .venv/installed" in makefile for target in ("test", "reproduce"))
 
 
+def table(page, marker):
+    """The rows of the table after a comment that begins with the marker, each a list of its cells."""
+    text = (ROOT / page).read_text().split(f"<!-- {marker}: checked by", 1)[1].split("-->\n", 1)[1]
+    lines = text.lstrip("\n").split("\n\n", 1)[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line.startswith("|")][2:]
+
+
 def test_the_claims_in_the_docs_are_those_that_are_checked():
-    """In the README those that `make reproduce` can judge, in docs/claims.md all, in the words of the package."""
+    """From 50 starts all, from 10 those that `make reproduce` can judge, in the words of the package."""
     expected = [(claim.text, claim.place) for claim in CLAIMS]
-    row = re.compile(r"^\| (.*?) \| (.*?) \| (reproduced|not reproduced|depends \(on .*?\)) \| (.*) \|$", re.MULTILINE)
-    pages = {name: (ROOT / name).read_text() for name in ("README.md", "docs/claims.md")}
-    found = {name: [match[:2] for match in row.findall(text)] for name, text in pages.items()}
-    assert found["docs/claims.md"] == expected
-    assert found["README.md"] == [pair for pair in expected if pair in found["README.md"]]
-    assert len(found["README.md"]) >= 24
+    verdict = re.compile(r"reproduced|not reproduced|depends \(on .*?\)")
+    many, few = (table("docs/claims.md", f"claims from {starts} starts") for starts in (50, 10))
+    assert all(len(row) == 4 and verdict.fullmatch(row[2]) and row[3] for row in [*many, *few])
+    assert [(row[0], row[1]) for row in many] == expected
+    found = [(row[0], row[1]) for row in few]
+    assert found == [pair for pair in expected if pair in found]
+    assert len(found) >= 24
+
+
+def test_the_counts_of_verdicts_are_those_of_the_table():
+    text = (ROOT / "docs/claims.md").read_text()
+    verdicts = [row[2].split(" (")[0] for row in table("docs/claims.md", "claims from 50 starts")]
+    for name in ("reproduced", "not reproduced", "depends"):
+        assert re.search(rf"Claims:.*\b{verdicts.count(name)} {name}", text), name
+
+
+def test_the_timings_have_the_rows_that_are_measured():
+    """The problems of the package; for a step, what benchmarks/step.py times on both of its problems."""
+    assert [row[0] for row in table("docs/timings.md", "solve")] == list(PROBLEMS)
+    text = (ROOT / "benchmarks/step.py").read_text()
+    methods = ast.literal_eval(re.search(r"^METHODS = (\[.*?\])$", text, re.MULTILINE)[1])
+    cholesky = ast.literal_eval(re.search(r"^CHOLESKY = (.*)$", text, re.MULTILINE)[1])
+    wanted = ["Jacobian + QR + SVD(R)", *methods, cholesky, "ngd as in minimise"]
+    parts = (ROOT / "docs/timings.md").read_text().split("<!-- steps: checked by", 1)[1].split("| | ms |")[1:]
+    assert len(parts) == 2
+    for part in parts:
+        rows = [line.split(" | ") for line in part.split("\n\n", 1)[0].splitlines()[2:]]
+        assert [row[0].removeprefix("| ") for row in rows] == wanted
+        base, ngd = float(rows[0][1]), float(rows[1][1])
+        for row in rows:
+            assert float(row[2]) == pytest.approx(float(row[1]) / base, abs=0.011)
+            assert float(row[3]) == pytest.approx(float(row[1]) / ngd, abs=0.011)
+
+
+def test_the_sizes_in_the_readme_are_those_of_the_scale_page():
+    """Rows x parameters, memory and seconds, rounded."""
+    scale = (ROOT / "docs/scale.md").read_text()
+    measured = dict(re.findall(r"^\| (\d+x\d+) \| auto \| (?:[^|]*) \| (.*) \|$", scale, re.MULTILINE))
+    rows = re.findall(r"^\| ([\d,]+) x ([\d,]+) \| ([\d.]+) GiB \| (\d+) s \|$", (ROOT / "README.md").read_text(), re.M)
+    assert len(rows) == 4
+    for n, d, memory, seconds in rows:
+        step, peak = measured[f"{n}x{d}".replace(",", "")].split(" | ")
+        assert float(seconds) == round(float(step)) and float(memory) == round(float(peak), 1)
 
 
 def test_every_public_name_has_a_docstring():

@@ -200,8 +200,8 @@ def test_errata_are_marked():
 
 
 def test_what_is_not_reproduced_is_what_the_claims_say():
-    """In the words of docs/claims.md, which has the verdicts."""
-    claims = (ROOT / "docs/claims.md").read_text()
+    """In the words of docs/claims.md, which has the verdicts from 50 starts."""
+    claims = (ROOT / "docs/claims.md").read_text().split("<!-- claims from 10 starts", 1)[0]
     failed = re.findall(r"^\| ([^|]*?) \| [^|]* \| not reproduced \|", claims, re.MULTILINE)
     said = re.findall(r'\*\*Not reproduced:\*\* "([^"]*)"', TEXT)
     assert failed
