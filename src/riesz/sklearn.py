@@ -45,7 +45,7 @@ from ._types import Parametrisation, Vector
 AT_ONCE = 4096
 """Predictions are made for so many samples at a time, and for fewer filled up to a power of two: few programs."""
 WINDOW = 10
-"""Over so many steps the loss must fall by more than `tol` of it."""
+"""Over so many steps the lowest loss must fall by more than `tol` of it."""
 
 
 def _networks(key: Any, sizes: tuple[int, ...], activation: Any) -> tuple[Parametrisation, Vector]:
@@ -70,11 +70,9 @@ def _at_points(D: Parametrisation, theta: Vector, x: jax.Array) -> jax.Array:
 
 
 def _is_level(tol: float, steps: int, solution: Solution) -> bool:
-    """Whether the loss has fallen by no more than tol of it over the last steps."""
-    if steps <= WINDOW:
-        return False
-    before, now = solution.history["loss"][-1 - WINDOW], solution.history["loss"][-1]
-    return bool(before - now <= tol * abs(now))
+    """Whether the lowest loss has fallen by no more than tol of it over the last steps; single steps may climb."""
+    losses = solution.history["loss"]
+    return steps > WINDOW and bool(losses[:-WINDOW].min() - losses.min() <= tol * abs(losses.min()))
 
 
 @dataclasses.dataclass(frozen=True)
