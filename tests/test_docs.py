@@ -83,6 +83,14 @@ def test_the_example_of_the_page_on_solutions_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_the_examples_of_the_page_on_fitting_run(tmp_path):
+    names = run_page("docs/fitting.md", tmp_path)
+    assert np.all(np.abs(names["best"] - np.array([2.5, 1.3, 0.5])) < 4 * np.sqrt(np.diag(names["covariance"])))
+    assert names["solution"].result is riesz.Result.VALIDATED
+    assert np.isfinite(names["deviations"]).all()
+
+
+@pytest.mark.slow
 def test_the_example_of_the_scale_page_runs(tmp_path):
     names = run_page("docs/scale.md", tmp_path)
     assert names["mesh"].size == 8 and names["solution"].steps == 20
