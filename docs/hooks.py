@@ -22,6 +22,7 @@ import riesz
 
 ROOT = pathlib.Path(__file__).parents[1]
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([\(\[])(.*?)\\[\)\]]</(?:span|div)>', re.DOTALL)
+PRIMES = re.compile(r"<msup><mi>(\w)</mi><mi>(&#x0203[23];)</mi></msup>")
 LINK = re.compile(r"(\])\(([^)\s]+)\)")
 PLACED = {
     "README.md": "index.md",
@@ -96,19 +97,28 @@ def _executed(source: pathlib.Path) -> tuple[str, dict[str, bytes]]:
         if cell.cell_type != "code":
             page.append(cell.source)
             continue
+        printed, drawn = _outputs(cell, source.name)
         page.append(f"```python\n{cell.source}\n```")
-        for output in cell.outputs:
-            if output.output_type == "stream" and output.name == "stderr":
-                raise PluginError(f"{source.name} writes to standard error: {output.text}")
-            data = output.get("data", {})
-            if "image/png" in data:
-                name = f"{source.stem}-{len(pictures) + 1}.png"
-                pictures[name] = base64.b64decode(data["image/png"])
-                page.append(f"![What the cell above draws]({name})")
-            else:
-                text = output.get("text", data.get("text/plain", "")).rstrip()
-                page.append(f"``` {{ .text .output }}\n{text}\n```")
+        page += [f"``` {{ .text .output }}\n{printed}\n```"] if printed else []
+        for picture in drawn:
+            name = f"{source.stem}-{len(pictures) + 1}.png"
+            pictures[name] = picture
+            page.append(f"![What the cell above draws]({name})")
     return "\n\n".join(page), pictures
+
+
+def _outputs(cell, name: str) -> tuple[str, list[bytes]]:
+    """What a cell prints, its value at the end, and what it draws."""
+    printed, drawn = "", []
+    for output in cell.outputs:
+        if output.output_type == "stream" and output.name == "stderr":
+            raise PluginError(f"{name} writes to standard error: {output.text}")
+        data = output.get("data", {})
+        if "image/png" in data:
+            drawn.append(base64.b64decode(data["image/png"]))
+        else:
+            printed += output.get("text", data.get("text/plain", "") + "\n")
+    return printed.rstrip(), drawn
 
 
 def _methods_as_made(markdown: str) -> str:
@@ -134,6 +144,8 @@ def on_page_content(content: str, **_) -> str:
     """Formulas as MathML."""
 
     def formula(match: re.Match) -> str:
-        return convert(html.unescape(match[3]).strip(), display="block" if match[2] == "[" else "inline")
+        drawn = convert(html.unescape(match[3]).strip(), display="block" if match[2] == "[" else "inline")
+        # Primes are raised already, and too small to read as exponents.
+        return PRIMES.sub(r'<mi>\1</mi><mo lspace="0" rspace="0">\2</mo>', drawn)
 
     return FORMULA.sub(formula, content)

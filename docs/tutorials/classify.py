@@ -44,7 +44,7 @@ right = jnp.mean((probability(new) > 0.5) == new_labels)
 best = jnp.mean((new_likely > 0.5) == new_labels)
 print(solution)
 print(f"labels of points not seen, read correctly: {100 * right:.1f} %")
-print(f"the same with the true probabilities:       {100 * best:.1f} %")
+print(f"the same with the true probabilities:      {100 * best:.1f} %")
 
 # %%
 figure, (left, middle, last) = plt.subplots(1, 3, figsize=(10, 3), layout="constrained")
@@ -91,8 +91,8 @@ apart = riesz.logistic(riesz.points(x, data=x[:, 0] + x[:, 1] > 0))
 linear, start = riesz.parametrise(lambda p, x: p["weights"] @ x + p["level"], {"weights": jnp.zeros(2), "level": 0.0})
 separated = riesz.minimise(apart, linear, start)
 ridged = riesz.minimise(apart, linear, start, ridge=1e-3)
-print("without a ridge:", separated, separated.params)
-print("with a ridge:   ", ridged, ridged.params)
+for name, run in {"without a ridge": separated, "with a ridge": ridged}.items():
+    print(f"{name}: {run}, weights {run.params['weights']}")
 
 # %% [markdown]
 # Without a ridge the run ends when the loss is next to nothing; the weights only say how far they got by then, and
