@@ -21,7 +21,7 @@ import riesz
 ROOT = pathlib.Path(__file__).parents[1]
 TUTORIALS = ["from_adam", "own_model", "classify", "fit_data", "solve_a_pde"]
 """The quickest one first, which `make test` runs."""
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/tutorials/*.py")]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/tutorials/*.py")])
 
 
 def public_names():

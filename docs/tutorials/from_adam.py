@@ -101,6 +101,7 @@ right.grid(alpha=0.25)
 # | `residual(params, ...)` that returns all residuals at once | `riesz.fit(residual, params, args)` ([fit data](fit_data.py)) |
 # | `model.apply(params, x)` | `D, theta0 = riesz.parametrise(apply, params)`; `solution.params` is the pytree again |
 # | batches | `riesz.minibatch(...)`, with a `key` ([batches](../batches.md)) |
-# | weight decay, early stopping | a term of the loss; `metrics=` and `callback=` |
+# | weight decay, early stopping | `minimise(..., ridge=1e-4, validation=held_out, patience=20)` |
+# | an optax loop that has to stay | `riesz.optax.natural` ([in the loops of other packages](../adapters.md)) |
 # | the loop, `jit`, a progress bar, checkpoints | `riesz.minimise(..., checkpoint="run")` |
 # | "has it converged?" | `solution.result` |
