@@ -251,6 +251,7 @@ def test_wrong_data_get_a_sentence():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_example_of_the_page_runs(tmp_path):
     names = run_page("docs/sklearn.md", tmp_path)
-    assert names["search"].best_score_ > 0.3
+    assert names["search"].best_score_ > 0.4

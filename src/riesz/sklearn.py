@@ -44,7 +44,7 @@ from ._types import Parametrisation, Vector
 
 AT_ONCE = 4096
 """Predictions are made for so many samples at a time, and for fewer filled up to a power of two: few programs."""
-WINDOW = 10
+WINDOW = 20
 """Over so many steps the lowest loss must fall by more than `tol` of it."""
 
 
@@ -240,7 +240,7 @@ class Regressor(RegressorMixin, AbstractNetwork):
       loss on them may not improve.
     - `method`: a method or its name; `riesz.auto(long=False)` by default.
     - `max_steps`: the step limit; a `ConvergenceWarning` says where it was reached.
-    - `tol`: a run ends where ten steps have lowered the loss by no more than this share of it; 0 to
+    - `tol`: a run ends where twenty steps have lowered the loss by no more than this share of it; 0 to
       leave the end to the method.
     - `random_state`: a number for the same start, and the same samples held back, in every fit.
 
