@@ -44,8 +44,12 @@ def _reread(f, names):
     return types.FunctionType(f.__code__, names, f.__name__, f.__defaults__, f.__closure__)
 
 
-def in_jax(f):
-    """A function of the suite as JAX reads it."""
+@functools.cache
+def in_jax(f, kwargs=()):
+    """A function of the suite as JAX reads it, the same one each time, so that it is compiled once."""
+    if kwargs:
+        plain = in_jax(f)
+        return lambda x, *args: plain(x, *args, **dict(kwargs))
     if isinstance(f, types.FunctionType):
         return _reread(f, _names(f.__module__))
     if isinstance(f, types.MethodType):
@@ -87,7 +91,6 @@ def _steep(f):
 def traceable(fun, jac, kwargs, args, size):
     """The residual, and the Jacobian or the name of a mode, as `riesz.fit` takes them."""
     start, given = jax.ShapeDtypeStruct((size,), float), dict(kwargs)
-    with_kwargs = lambda f: (lambda x, *args: jnp.atleast_1d(f(x, *args, **given))) if given else f
     args = [np.reshape(np.frombuffer(raw, dtype), shape) for raw, dtype, shape in args]
 
     def traces(f):
@@ -97,12 +100,12 @@ def traceable(fun, jac, kwargs, args, size):
             return False
         return True
 
-    residual = with_kwargs(in_jax(fun))
+    residual = in_jax(fun, kwargs)
     is_traced = traces(residual)
     if jac in SCHEMES and is_traced:
         return residual, "auto"
     if callable(jac):
-        own = with_kwargs(in_jax(jac))
+        own = in_jax(jac, kwargs)
         if is_traced and traces(own):
             return residual, own
         slope = lambda x: _dense(jac(x, *args, **given))
