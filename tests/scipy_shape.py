@@ -27,6 +27,8 @@ jax.config.update("jax_cpu_enable_async_dispatch", False)
 OF_STATUS = {"CONVERGED_GRADIENT": 1, "CONVERGED_LOSS": 2, "CONVERGED_STEP": 3, "TARGET_REACHED": 2}
 OF_STATUS |= {"STEP_LIMIT": 0, "STOPPED_BY_CALLBACK": -2}
 """SciPy's numbers for the ends of a run; -1 for what riesz calls neither converged nor a limit."""
+DEFAULT = 1e-8
+"""Of SciPy's tolerances; where they are left at that, riesz stops when it would."""
 SCHEMES = ("2-point", "3-point", "cs")
 
 
@@ -62,29 +64,31 @@ def _dense(J):
     return J.toarray() if hasattr(J, "toarray") else J @ np.identity(J.shape[1]) if hasattr(J, "matvec") else J
 
 
-def called_back(f, slope):
-    """A function of a vector that is called outside of JAX, and whose derivative is the function `slope` of it."""
+def _outside(f, like, *arguments):
+    """What a function gives that is called outside of JAX, of the shape and precision of `like`."""
+    inside = lambda *a: np.asarray(f(*map(np.asarray, a)), float)
+    shape = jax.ShapeDtypeStruct(np.shape(like), arguments[0].dtype)
+    return jax.pure_callback(inside, shape, *arguments, vmap_method="sequential")
+
+
+def called_back(f, slope=None):
+    """A function of a vector that is called outside of JAX; its derivative is `slope`, or by central differences."""
 
     @jax.custom_jvp
     def call(x):
-        shape = jax.ShapeDtypeStruct(np.shape(f(np.ones(x.shape))), x.dtype)
-        return jax.pure_callback(lambda x: np.asarray(f(np.asarray(x)), float), shape, x, vmap_method="sequential")
+        return _outside(f, f(np.ones(x.shape)), x)
+
+    def differences(x, t):
+        h = 1e-5 * max(1, np.max(np.abs(x))) / max(np.max(np.abs(t)), 1e-300)
+        return (np.asarray(f(x + h * t)) - np.asarray(f(x - h * t))) / (2 * h)
 
     @call.defjvp
     def along(primals, tangents):
-        return call(*primals), jnp.tensordot(slope(*primals), *tangents, 1)
+        (x,), (t,) = primals, tangents
+        here = call(x)
+        return here, _outside(differences, here, x, t) if slope is None else slope(x) @ t
 
     return call
-
-
-def _steep(f):
-    """The derivative of an array by central differences, itself not to be differentiated."""
-
-    def slope(x):
-        steps = 1e-5 * np.maximum(1, np.abs(x))[:, None] * np.identity(x.size)
-        return np.stack([(f(x + h) - f(x - h)) / (2 * np.max(h)) for h in steps], axis=-1)
-
-    return called_back(slope, lambda x: jnp.zeros((*np.shape(slope(np.ones(x.shape))), x.size)))
 
 
 @functools.cache
@@ -111,7 +115,7 @@ def traceable(fun, jac, kwargs, args, size):
         slope = lambda x: _dense(jac(x, *args, **given))
     else:
         slope = lambda x: approx_derivative(lambda x: fun(x, *args, **given), x, jac)
-    back = called_back(slope, _steep(slope))
+    back = called_back(slope)
     if is_traced:
         return residual, lambda x, *args: back(x)
     outside = called_back(lambda x: fun(x, *args, **given), back)
@@ -134,7 +138,7 @@ class Callback:
 
 
 def least_squares(
-    fun, x0, jac="2-point", bounds=(-np.inf, np.inf), method="trf", ftol=1e-8, xtol=1e-8, gtol=1e-8, x_scale=None,
+    fun, x0, jac="2-point", bounds=(-np.inf, np.inf), method="trf", ftol=DEFAULT, xtol=DEFAULT, gtol=DEFAULT, x_scale=None,
     loss="linear", f_scale=1.0, diff_step=None, tr_solver=None, tr_options=None, jac_sparsity=None, max_nfev=None,
     verbose=0, args=(), kwargs=None, callback=None, workers=None,
 ):  # fmt: skip
@@ -145,11 +149,13 @@ def least_squares(
     known = callable(jac) or jac in SCHEMES
     kwargs = {} if kwargs is None else kwargs
     residual, mode = traceable(fun, jac if known else "2-point", tuple(kwargs.items()), given, x0.size)
+    wanted = {"loss": ftol, "step": xtol, "gradient": gtol}
+    tolerance = {name: bound for name, bound in wanted.items() if bound not in (None, DEFAULT)}
     rho = loss if isinstance(loss, str) else robust(loss)
     solution = riesz.fit(
         residual, x0, tuple(map(np.asarray, args)), loss=rho, scale=f_scale, bounds=bounds, jac=mode if known else jac,
         max_steps=1000 if max_nfev is None else max_nfev - 1, progress=False, throw=False,
-        callback=None if callback is None else Callback(callback),
+        tolerance=tolerance or None, callback=None if callback is None else Callback(callback),
     )  # fmt: skip
     return answer(solution, residual, mode, args, f_scale, bounds)
 
