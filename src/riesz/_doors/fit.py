@@ -12,10 +12,11 @@ import numpy as np
 from .. import _check
 from .._methods.names import as_method
 from .._methods.schemes import AbstractMethod
-from .._problem.features import MODES, derivative
+from .._problem.features import MODES, Whole, derivative, traced
 from .._problem.losses import density_by_name
 from .._problem.parametrise import parametrise
 from .._problem.residual_vector import ResidualVector
+from .._running.loop import Compiled
 from .._running.solution import Solution
 from .bounds import as_box, bounded
 from .minimise import minimise
@@ -27,7 +28,7 @@ def fit(
     params: Any,
     args: tuple[Any, ...] = (),
     *,
-    loss: str = "linear",
+    loss: str | Callable[[Any], Any] = "linear",
     scale: Any = 1.0,
     sigma: Any = None,
     bounds: Any = None,
@@ -42,8 +43,8 @@ def fit(
     - `residual`: a function `residual(params, *args)` of JAX's arrays; it returns an array, or a pytree of arrays.
     - `params`: where to start: an array, a number, or any pytree of them.
     - `args`: what else `residual` takes; other arrays of the same shapes compile nothing.
-    - `loss`, `scale`: `"linear"` for least squares, or one of SciPy's robust losses, `"huber"`, `"soft_l1"`, `"cauchy"`
-      and `"arctan"`, with the residual C around which outliers begin.
+    - `loss`, `scale`: `"linear"` for least squares; one of SciPy's robust losses, `"huber"`, `"soft_l1"`, `"cauchy"`
+      and `"arctan"`; or a function rho of a number. C is the residual around which outliers begin.
     - `sigma`: the standard deviations by which residuals are divided, one for all or one each; or their covariance
       matrix.
     - `bounds`: a pair (low, high) of numbers, arrays or pytrees like params; infinite or None for none. Also SciPy's
@@ -79,11 +80,19 @@ def _problem(
     D, theta0 = parametrise(model, params)
     args = _check.native(args)
     with _check.explained("residual must be a function of (params, *args) that JAX can trace, but it fails"):
-        count = jax.eval_shape(lambda theta: Whitened(args, None)(D(theta)), theta0).size
+        count = traced(D, Whole(Whitened(args, None), mode), theta0, jax.ShapeDtypeStruct((1,), theta0.dtype))[1].size
     whitened = Whitened(args, deviation(sigma, count))
     term = ResidualVector(whitened, density_by_name(loss, scale), mode=mode)
     chosen = bounded(as_method(method), as_box(bounds, D.layout, params, theta0))
     return term, D, theta0, chosen
+
+
+def _jacobian(operator: Whole, D: Any, theta: jax.Array) -> jax.Array:
+    """The derivative of the residuals in theta."""
+    return derivative(lambda theta: operator(D(theta)), theta, operator.mode)[1]
+
+
+jacobian = Compiled(_jacobian)
 
 
 class Curve(eqx.Module):
@@ -148,7 +157,7 @@ def curve_fit(
     solution = minimise(term, D, theta0, chosen, **options)
     if not (solution.result.converged or solution.result.name == "TARGET_REACHED"):
         warnings.warn(f"curve_fit: {solution.result}", stacklevel=2)
-    _, J = derivative(lambda theta: term.operator(D(theta)), solution.theta)
+    J = jacobian(term.operator, D, solution.theta, quick=True)
     return np.asarray(solution.theta), _covariance(np.asarray(J), float(solution.loss), absolute_sigma)
 
 

@@ -5,6 +5,8 @@ ones gives it: nothing of size p x p is ever formed, however many values a point
 """
 
 import enum
+import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +40,22 @@ def diagonal(density: Callable[..., Any], z: jax.Array, *data: Any) -> jax.Array
 
 
 def curvature_of(density: Callable[..., Any], z: jax.ShapeDtypeStruct, *data: Any) -> Curvature:
-    """What l'' is, from the shapes of z and, where the density takes them, the data of one point."""
+    """What l'' is, from the shapes of z and, where the density takes them, the data of one point.
+
+    It is remembered for a plain function of z alone, of which several checks ask; another density may hold numbers that
+    decide it.
+    """
+    plain = isinstance(density, types.FunctionType) and density.__closure__ is None and not data
+    return _remembered(density, z.shape, z.dtype) if plain else _looked_at(density, z, *data)
+
+
+@functools.lru_cache(maxsize=32)
+def _remembered(density: Callable[..., Any], shape: tuple[int, ...], dtype: Any) -> Curvature:
+    return _looked_at(density, jax.ShapeDtypeStruct(shape, dtype))
+
+
+def _looked_at(density: Callable[..., Any], z: jax.ShapeDtypeStruct, *data: Any) -> Curvature:
+    """What the traced program of l'' shows."""
     program = jax.make_jaxpr(lambda *a: product(density, *a))(z, z, *data).jaxpr
     is_diagonal = z.size == 1 or is_entrywise(program, [v is program.invars[0] for v in program.invars])
     second = (lambda *a: diagonal(density, *a)) if is_diagonal else jax.hessian(density)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from .. import _check
 from .._types import Function, Parametrisation, Vector
-from .features import MODES, Whole
+from .features import MODES, Whole, traced
 from .integral import AbstractTerm, half_square
 from .measures import Points
 
@@ -68,7 +68,8 @@ class ResidualVector(AbstractTerm):
         self.over, self.factor = None, _check.leaf(1.0)
 
     def draw_points(self, key: Any, D: Parametrisation, theta: Vector) -> Points:
-        entries = jax.eval_shape(lambda theta: self.operator(D(theta)), theta)
+        # Of a `Whole` operator no point is looked at; its program is remembered.
+        entries = traced(D, self.operator, theta, jax.ShapeDtypeStruct((1,), theta.dtype))[1]
         if entries.size == 0 or not jnp.issubdtype(entries.dtype, jnp.floating):
             raise _check.Mismatch(
                 f"residual must return at least one floating-point number, not {entries.size} of dtype {entries.dtype}."

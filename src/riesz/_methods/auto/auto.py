@@ -24,7 +24,6 @@ from ..retractions import Straight
 from ..schemes.base import AbstractMethod
 from ..state import Info
 from .box import Box
-from .coordinates import held
 from .long_steps import QUICK, WALK, LongSteps, Walk
 from .losses import LossWindow
 from .quick_steps import QuickState, QuickSteps
@@ -191,15 +190,20 @@ class Auto(AbstractMethod):
         S, quick = self.quick.scaled(at, blocks, psi, covector, state.quick, state.k == 1, loss.drawn)
         psi, S = psi.in_coordinates(S)
         free = None if self.box is None else self.box.free(theta, covector)
+        movable = psi
         if free is not None:
-            covector, S = jnp.where(free, covector, 0), jnp.where(free, S, held(theta.dtype))
+            # Held parameters have no tangent function: their rows vanish.
+            covector, movable = jnp.where(free, covector, 0), psi.scaled(jnp.where(free, 1, jnp.inf))
         least = Shift(jnp.finfo(theta.dtype).tiny)
-        space = TangentSpace.of(blocks, psi, self.solver.fresh(sample.key), least, jnp.where(is_quick, S, 1))
+        space = TangentSpace.of(blocks, movable, self.solver.fresh(sample.key), least, jnp.where(is_quick, S, 1))
         if isinstance(space.factors, SingularValues):
             # A long step is held back by its length, a quick one by what can be gained, which noise must not add to.
             eps, squared = float(jnp.finfo(theta.dtype).eps), any(block.form.squared for block in blocks)
             resolved = space.factors.resolved(eps**0.5 if squared else eps)
             s = jnp.where(is_quick, resolved.s, space.factors.s)
+            if free is not None and space.factors.tall:
+                # Singular vectors of held parameters have lengths that are all rounding, beside columns that are zero.
+                s = jnp.where(jnp.sum(jnp.where(free[:, None], 0, space.factors.V) ** 2, axis=0) > 0.5, 0, s)
             null = jnp.where(is_quick, resolved.null, space.factors.null)
             space = dataclasses.replace(space, factors=dataclasses.replace(space.factors, s=s, null=null))
         values = space.rows(lambda block: block.features.values)

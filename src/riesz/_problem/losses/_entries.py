@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.tree_util import Partial
@@ -31,15 +32,28 @@ def _arctan(scale: jax.Array, z: jax.Array) -> jax.Array:
     return 0.5 * scale**2 * jnp.arctan((z / scale) ** 2)
 
 
+class Robust(eqx.Module):
+    """The density of a function rho of the squared residual, in units of the scale."""
+
+    rho: Callable[[Any], Any]
+    scale: jax.Array
+
+    def __call__(self, z: jax.Array) -> jax.Array:
+        scale = jnp.asarray(self.scale, z.dtype)
+        return 0.5 * scale**2 * self.rho((z / scale) ** 2)
+
+
 ROBUST = {"huber": _huber, "soft_l1": _soft_l1, "cauchy": _cauchy, "arctan": _arctan}
 
 
 def density_by_name(loss: Any, scale: Any) -> Callable[[Any], Any]:
-    r"""The density $\frac{C^2}{2} \rho\big((z/C)^2\big)$ of a loss that SciPy names, with the scale C."""
+    r"""The density $\frac{C^2}{2} \rho\big((z/C)^2\big)$ of a loss that SciPy names, or of a function rho; C is the scale."""
     _check.scalar("scale", scale, above=0.0)
     if loss == "linear":
         return half_square
+    if callable(loss):
+        return Robust(loss, _check.leaf(scale))
     if not isinstance(loss, str) or loss not in ROBUST:
         names = ", ".join(map(repr, ("linear", *ROBUST)))
-        raise ValueError(f"loss must be one of {names}, not {_check.shown(loss)}.")
+        raise ValueError(f"loss must be a function or one of {names}, not {_check.shown(loss)}.")
     return Partial(ROBUST[loss], _check.leaf(scale))
