@@ -58,7 +58,9 @@ def through_curve_fit(nist, names) -> bool:
             solved += digits >= SOLVED
             error = covariance_error(f, x, y, popt, pcov) if np.isfinite(pcov).all() else np.inf
             worst = max(worst, error)
-            print(f"{name:9s} start {number}: {digits:5.1f} digits, covariance within {error:.0e} of SciPy's", flush=True)
+            print(
+                f"{name:9s} start {number}: {digits:5.1f} digits, covariance within {error:.0e} of SciPy's", flush=True
+            )
     print(f"curve_fit: {solved} of {runs} solved, covariances within {worst:.0e} of SciPy's")
     return solved == runs and worst <= 1e-6
 
