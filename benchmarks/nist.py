@@ -33,8 +33,8 @@ def covariance_error(f, x, y, popt, pcov) -> float:
 
     J = jax.jit(jax.jacfwd(lambda p: f(x, *p)))
     # One evaluation: SciPy stays where it is, and says what the covariance is there.
-    _, expected = curve_fit(lambda x, *p: np.asarray(f(x, *p)), x, y, popt, jac=lambda x, *p: np.asarray(J(np.array(p))),
-                            method="trf", ftol=1.0, xtol=1.0, gtol=1.0)  # fmt: skip
+    values, slopes = (lambda x, *p: np.asarray(f(x, *p))), (lambda x, *p: np.asarray(J(np.array(p))))
+    _, expected = curve_fit(values, x, y, popt, jac=slopes, method="trf", ftol=1.0, xtol=1.0, gtol=1.0)
     sizes = np.sqrt(np.diag(expected))
     return float(np.max(np.abs(pcov - expected) / np.outer(sizes, sizes)))
 
@@ -58,13 +58,15 @@ def through_curve_fit(nist, names) -> bool:
             solved += digits >= SOLVED
             error = covariance_error(f, x, y, popt, pcov) if np.isfinite(pcov).all() else np.inf
             worst = max(worst, error)
-            print(f"{name:9s} start {number}: {digits:5.1f} digits, covariance within {error:.0e} of SciPy's", flush=True)
+            print(
+                f"{name:9s} start {number}: {digits:5.1f} digits, covariance within {error:.0e} of SciPy's", flush=True
+            )
     print(f"curve_fit: {solved} of {runs} solved, covariances within {worst:.0e} of SciPy's")
     return solved == runs and worst <= 1e-6
 
 
 def within_bounds(nist, names) -> bool:
-    """The cost of `fit` beside that of SciPy's trust-region reflective method, with bounds that cut the solution off."""
+    """The cost of `fit` beside that of SciPy's method "trf", with bounds that cut the solution off."""
     import jax
     import numpy as np
     from scipy.optimize import least_squares
