@@ -33,8 +33,8 @@ def covariance_error(f, x, y, popt, pcov) -> float:
 
     J = jax.jit(jax.jacfwd(lambda p: f(x, *p)))
     # One evaluation: SciPy stays where it is, and says what the covariance is there.
-    _, expected = curve_fit(lambda x, *p: np.asarray(f(x, *p)), x, y, popt, jac=lambda x, *p: np.asarray(J(np.array(p))),
-                            method="trf", ftol=1.0, xtol=1.0, gtol=1.0)  # fmt: skip
+    values, slopes = (lambda x, *p: np.asarray(f(x, *p))), (lambda x, *p: np.asarray(J(np.array(p))))
+    _, expected = curve_fit(values, x, y, popt, jac=slopes, method="trf", ftol=1.0, xtol=1.0, gtol=1.0)
     sizes = np.sqrt(np.diag(expected))
     return float(np.max(np.abs(pcov - expected) / np.outer(sizes, sizes)))
 
@@ -66,7 +66,7 @@ def through_curve_fit(nist, names) -> bool:
 
 
 def within_bounds(nist, names) -> bool:
-    """The cost of `fit` beside that of SciPy's trust-region reflective method, with bounds that cut the solution off."""
+    """The cost of `fit` beside that of SciPy's method "trf", with bounds that cut the solution off."""
     import jax
     import numpy as np
     from scipy.optimize import least_squares

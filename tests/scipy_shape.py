@@ -138,13 +138,14 @@ class Callback:
 
 
 def least_squares(
-    fun, x0, jac="2-point", bounds=(-np.inf, np.inf), method="trf", ftol=DEFAULT, xtol=DEFAULT, gtol=DEFAULT, x_scale=None,
-    loss="linear", f_scale=1.0, diff_step=None, tr_solver=None, tr_options=None, jac_sparsity=None, max_nfev=None,
-    verbose=0, args=(), kwargs=None, callback=None, workers=None,
+    fun, x0, jac="2-point", bounds=(-np.inf, np.inf), method="trf", ftol=DEFAULT, xtol=DEFAULT, gtol=DEFAULT,
+    x_scale=None, loss="linear", f_scale=1.0, diff_step=None, tr_solver=None, tr_options=None, jac_sparsity=None,
+    max_nfev=None, verbose=0, args=(), kwargs=None, callback=None, workers=None,
 ):  # fmt: skip
-    """`riesz.fit`, called and answering as SciPy's function of this name; options that riesz lacks are not looked at."""
+    """`riesz.fit`, called and answering as SciPy's function of this name; options that riesz lacks are ignored."""
     x0 = np.atleast_1d(x0)
     x0 = x0 if np.iscomplexobj(x0) else x0.astype(float)
+    fun(x0, *args, **(kwargs or {}))  # what it raises is the caller's to see
     given = tuple((np.asarray(a).tobytes(), np.asarray(a).dtype, np.shape(a)) for a in args)
     known = callable(jac) or jac in SCHEMES
     kwargs = {} if kwargs is None else kwargs

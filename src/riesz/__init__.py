@@ -150,7 +150,11 @@ def __getattr__(name: str) -> _typing.Any:
     if name not in _ADAPTERS:
         raise AttributeError(f"module 'riesz' has no attribute {name!r}")
     try:
-        return _importlib.import_module(f"{__name__}.{name}")
+        if name == "optax":
+            return _importlib.import_module("riesz.optax")
+        if name == "optimistix":
+            return _importlib.import_module("riesz.optimistix")
+        return _importlib.import_module("riesz.sklearn")
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != name:
             raise

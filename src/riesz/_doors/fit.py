@@ -80,8 +80,9 @@ def _problem(
     D, theta0 = parametrise(model, params)
     args = _check.native(args)
     with _check.explained("residual must be a function of (params, *args) that JAX can trace, but it fails"):
-        count = traced(D, Whole(Whitened(args, None), mode), theta0, jax.ShapeDtypeStruct((1,), theta0.dtype))[1].size
-    whitened = Whitened(args, deviation(sigma, count))
+        plain: Any = Whole(Whitened(args, None, theta0.dtype), mode)
+        count = traced(D, plain, theta0, jax.ShapeDtypeStruct((1,), theta0.dtype))[1].size
+    whitened = Whitened(args, deviation(sigma, count), theta0.dtype)
     term = ResidualVector(whitened, density_by_name(loss, scale), mode=mode)
     chosen = bounded(as_method(method), as_box(bounds, D.layout, params, theta0))
     return term, D, theta0, chosen

@@ -27,8 +27,12 @@ class Whitened(eqx.Module):
     deviation: jax.Array | None
     """Standard deviations, one for all or one per residual; or the lower Cholesky factor of a covariance matrix."""
 
+    precision: Any = eqx.field(static=True)
+    """That of the parameters, to which residuals in a lower one are raised."""
+
     def __call__(self, v: Function) -> jax.Array:
         r = _flat(v(*self.args))
+        r = r.astype(jnp.promote_types(r.dtype, self.precision))
         if self.deviation is None:
             return r
         if self.deviation.ndim < 2:

@@ -241,9 +241,10 @@ def _start(problem: Problem, theta: Vector, key: Any) -> Carry:
 
 
 def _gradient_norm(problem: Problem, theta: Vector, sample: Any) -> jax.Array:
-    """The norm of the gradient at theta itself: a method's own may be that of another point."""
+    """The norm of the gradient at theta itself, less what bounds hold: a method's own may be that of another point."""
     at = linearise(problem.loss, problem.D, theta, sample, rows=False)
-    return jnp.linalg.norm(at.covector(at.slopes))
+    covector, box = at.covector(at.slopes), getattr(problem.method.method, "box", None)
+    return jnp.linalg.norm(covector if box is None else jnp.where(box.free(theta, covector), covector, 0))
 
 
 def _step(problem: Problem, carry: Carry, fixed: Any, key: Any, tests: Tests) -> tuple[Carry, Log]:

@@ -25,6 +25,8 @@ from .view import Outcome, View
 
 SETTLED, SETTLED_DRAWN = 3, 100
 """This many steps in a row with nothing to gain end a run; more where points are drawn, since few may miss much."""
+LEVEL = 5
+"""With bounds, this many steps in a row at the lowest loss, with no more than rounding to gain, end a run too."""
 FAR = 30.0
 """Parameters this many times as large as at the start run to infinity, if the loss falls along them by its own size."""
 CUT = 0.3
@@ -308,12 +310,16 @@ def _end(view: View, ahead: Prospect, window: LossWindow, left: jax.Array, creep
     at, covector, eps = view.at, view.covector, jnp.finfo(view.at.theta.dtype).eps
     settled = window.settled >= (SETTLED_DRAWN if view.loss.drawn else SETTLED)
     stuck = window.stuck
-    flat = jax.lax.cond(settled | stuck, lambda: at.unbalanced(covector) <= 4 * eps**0.5, lambda: jnp.asarray(False))
+    level = stuck
+    if view.box is not None:
+        # Parameters go on and off their bounds at the lowest loss, and would for all the steps that a run waits.
+        level = stuck | (window.idle >= LEVEL) & (window.lowest >= -ahead.noise)
+    flat = jax.lax.cond(settled | level, lambda: at.unbalanced(covector) <= 4 * eps**0.5, lambda: jnp.asarray(False))
     runs_away = _far(at.theta, window) & (-(covector @ at.theta) > at.magnitude / 10)
     return first_code([
         (settled & flat, Result.CONVERGED_GRADIENT),
         (view.vanished & ((window.idle > SETTLED) | (window.retreats > 0)), Result.CONVERGED_LOSS),
-        (stuck & (ahead.gain <= ahead.noise) & flat, Result.CONVERGED_LOSS),
+        (level & (ahead.gain <= ahead.noise) & flat, Result.CONVERGED_LOSS),
         ((stuck & runs_away) | (left & (not view.loss.drawn)), Result.UNBOUNDED),
         (stuck | (creeps & (not view.loss.drawn)), Result.STAGNATED),
     ])  # fmt: skip

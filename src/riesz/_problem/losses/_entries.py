@@ -47,7 +47,7 @@ ROBUST = {"huber": _huber, "soft_l1": _soft_l1, "cauchy": _cauchy, "arctan": _ar
 
 
 def density_by_name(loss: Any, scale: Any) -> Callable[[Any], Any]:
-    r"""The density $\frac{C^2}{2} \rho\big((z/C)^2\big)$ of a loss that SciPy names, or of a function rho; C is the scale."""
+    r"""The density $\frac{C^2}{2} \rho\big((z/C)^2\big)$ of a loss that SciPy names, or of a function rho."""
     _check.scalar("scale", scale, above=0.0)
     if loss == "linear":
         return half_square
