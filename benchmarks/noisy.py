@@ -1,6 +1,6 @@
 """Noisy data: networks of three sizes with and without a validation, beside two models of scikit-learn.
 
-    python benchmarks/noisy.py [--starts 10] [--points 120]
+    python benchmarks/noisy.py [--starts 10] [--first 0] [--points 120]
 
 The truth is that of examples/noisy_fit.py, with noise of 0.2; three quarters of the points are fitted, the others
 validate. Every start draws a network, and data of its own. Prints, per network and way to fit, how runs end and the
@@ -97,8 +97,9 @@ def with_process(_, seed, points):
 
 WAYS = {
     "auto": with_riesz,
-    "auto, validation": lambda *given: with_riesz(*given, validate=True),
-    "auto, ridge 1e-4": lambda *given: with_riesz(*given, ridge=1e-4),
+    "validation": lambda *given: with_riesz(*given, validate=True),
+    "ridge 1e-4": lambda *given: with_riesz(*given, ridge=1e-4),
+    "validation, full steps": lambda *given: with_riesz(*given, validate=True, method=riesz.auto()),
     "scikit-learn network": with_network,
     "Gaussian process": with_process,
 }
@@ -108,6 +109,7 @@ def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--starts", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the seed of the first start and data set")
     parser.add_argument("--points", type=int, default=120)
     parser.add_argument("--ways", nargs="*", default=list(WAYS))
     parser.add_argument("--sizes", nargs="*", type=int, default=range(len(SIZES)))
@@ -116,7 +118,7 @@ def main():
     for sizes in (SIZES[i] for i in given.sizes):
         for way in given.ways:
             ends, errors, seconds = collections.Counter(), [], []
-            for seed in range(given.starts):
+            for seed in range(given.first, given.first + given.starts):
                 began = time.process_time()
                 end, error = WAYS[way](sizes, seed, given.points)
                 seconds.append(time.process_time() - began)

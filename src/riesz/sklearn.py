@@ -172,8 +172,10 @@ class AbstractNetwork(BaseEstimator, abc.ABC):
             whole = loss(over(samples))
             if self.alpha > 0:
                 whole = whole + ResidualVector(_all_weights) * float(self.alpha)
-            # A penalised loss does not vanish, so that there is nothing to find for long steps.
-            method = auto(long=False) if self.method is None else as_method(self.method)
+            method = as_method(self.method) if self.method is not None else None
+            if method is None and held is None:
+                # A penalised loss does not vanish, so that there is nothing to find for long steps.
+                method = auto(long=False)
             told: dict[str, Any] = {"progress": False}
             if self.tol > 0:
                 told |= {"callback": functools.partial(_is_level, float(self.tol))}
@@ -238,7 +240,8 @@ class Regressor(RegressorMixin, AbstractNetwork):
     - `early_stopping`: whether to hold samples back, and to keep the network that is best on them.
     - `validation_fraction`, `patience`: the share of distinct samples that are held back, and for how many steps the
       loss on them may not improve.
-    - `method`: a method or its name; `riesz.auto(long=False)` by default.
+    - `method`: a method or its name; `riesz.auto(long=False)` by default, with careful steps where samples are held
+      back, as `riesz.minimise` makes them.
     - `max_steps`: the step limit; a `ConvergenceWarning` says where it was reached.
     - `tol`: a run ends where twenty steps have lowered the loss by no more than this share of it; 0 to
       leave the end to the method.

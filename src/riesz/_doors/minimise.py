@@ -19,6 +19,7 @@ from jax.sharding import Mesh
 from tqdm.auto import tqdm
 
 from .. import _check
+from .._methods.names import careful
 from .._methods.result import Result
 from .._methods.schemes import AbstractMethod
 from .._problem.integral import AbstractLoss
@@ -110,7 +111,8 @@ def minimise(
       it had. Steps and history are counted anew; on fixed points `solution.theta` remains the best until there is a
       lower loss. Where points are drawn give another key, or the same points are drawn again.
     - `validation`: a loss on other data, or a function of theta, that is measured after every step. `solution.theta` is
-      where it was lowest, and the run ends when it has not improved for `patience` steps.
+      where it was lowest, and the run ends when it has not improved for `patience` steps. The default method then makes
+      shorter steps, so as not to pass by the best point: see docs/fitting.md.
     - `ridge`: a weight; adds weight/2 |theta - theta0|^2 to the loss, as one more row per parameter. The solution's
       loss and history include it, `loss(v)` does not.
 
@@ -140,8 +142,11 @@ def minimise(
     if ridge is not None:
         _check.kind("loss", loss, AbstractLoss, "a loss, such as riesz.least_squares(over)")
         loss, D = ridged(loss, _check.function("D", D), theta0, ridge)
+    method = method_of(start, method)
+    if method is None and validation is not None:
+        method = careful()
     problem, key, notes = prepare(
-        *(loss, D, theta0, method_of(start, method), key, options, memory),
+        *(loss, D, theta0, method, key, options, memory),
         mesh=checked_mesh(mesh),
         validation=validation,
     )

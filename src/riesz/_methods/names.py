@@ -112,6 +112,19 @@ def auto(
     return Auto(quick, long or None, factorisation)  # type: ignore[arg-type]
 
 
+CAREFUL = 0.03
+"""The radius of quick steps where a validation chooses among the iterates."""
+
+
+def careful() -> AbstractMethod:
+    r"""The default where a validation chooses among iterates: quick steps of `auto`, damped a thousandfold.
+
+    What is wanted then is not the minimiser but the best point on the way to it. Longer steps pass it by: they fit
+    what is particular to the data before the validation is looked at.
+    """
+    return auto(QuickSteps(radius=CAREFUL), long=False)
+
+
 METHODS: dict[str, Callable[..., AbstractMethod]] = {"auto": auto}
 """Every named method."""
 
