@@ -151,6 +151,24 @@ def test_bounds_agree_with_scipy_and_what_is_called_converged_is(case):
         np.testing.assert_array_equal(found.theta, [0.5, 2.0, 1.0])
 
 
+@pytest.mark.slow
+def test_a_tolerance_for_the_gradient_leaves_out_what_bounds_hold():
+    start = np.clip(START, LOW, HIGH)
+    found = fit(start=start, bounds=(LOW, HIGH), tolerance={"gradient": 1e-3})
+    g = jacobian(found.theta, X, Y).T @ residual(found.theta, X, Y)
+    held = (found.theta <= LOW) & (g > 0) | (found.theta >= HIGH) & (g < 0)
+    assert found.result is riesz.Result.CONVERGED_GRADIENT
+    assert found.steps < fit(start=start, bounds=(LOW, HIGH)).steps
+    assert np.linalg.norm(np.where(held, 0, g)) <= 1e-3 < np.linalg.norm(g)
+
+
+@pytest.mark.slow
+def test_residuals_in_a_lower_precision_are_raised_to_that_of_the_parameters():
+    lower = lambda p, x, y: residual(p, x, y).astype(jnp.float32)
+    found = riesz.fit(lower, START, (X, Y), max_steps=20, progress=False, throw=False)
+    np.testing.assert_allclose(found.theta, fit().theta, rtol=1e-3)
+
+
 def test_bounds_of_scipy_are_bounds():
     box = scipy.optimize.Bounds(LOW, HIGH)
     start = np.clip(START, LOW, HIGH)
