@@ -10,7 +10,7 @@ def _is_vector(theta0: Any) -> bool:
     return getattr(theta0, "ndim", None) == 1
 
 
-def _takes_params(model: Any) -> bool:
+def takes_params(model: Any) -> bool:
     """Whether a model is a function apply(params, x), or carries one, rather than a parametrisation of theta alone."""
     if is_parametrisation(model):
         return False
@@ -38,7 +38,7 @@ def given(D: Any, theta0: Any) -> tuple[Any, Any]:
                 "apply(params, x); only a module of equinox or flax nnx carries its own."
             )
         return parametrise(D)
-    if not _is_vector(theta0) and _takes_params(D):
+    if not _is_vector(theta0) and takes_params(D):
         return parametrise(D, theta0)
     return D, theta0
 
@@ -47,4 +47,4 @@ def given_again(D: Any, start: Any) -> Any:
     """The parametrisation of a run that goes on from a solution: its parameters are those of `apply(params, x)`."""
     if is_module(D):
         return parametrise(D)[0]
-    return parametrise(D, start.params)[0] if _takes_params(D) and hasattr(start, "params") else D
+    return parametrise(D, start.params)[0] if takes_params(D) and hasattr(start, "params") else D

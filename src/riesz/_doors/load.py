@@ -10,10 +10,12 @@ from .. import _check
 from .._bytes.archive import Damaged
 from .._problem.checks import check_problem
 from .._problem.integral import AbstractLoss
+from .._problem.parametrise import is_module, parametrise
 from .._running.keeping import read
 from .._running.loop import Problem
 from .._running.solution import Solution, Start
 from .._types import Parametrisation
+from .given import takes_params
 
 
 def load(path: str | os.PathLike, D: Parametrisation, loss: AbstractLoss | None = None) -> Solution:
@@ -25,7 +27,7 @@ def load(path: str | os.PathLike, D: Parametrisation, loss: AbstractLoss | None 
     **Arguments:**
 
     - `path`: the file.
-    - `D`: the parametrisation, as it was given to `minimise`.
+    - `D`: the parametrisation, or a module of equinox or flax nnx like the one that was fitted.
     - `loss`: the loss, if `solution.problem` is to know it.
 
     **Returns:** a `Solution`, from which `minimise(..., start=solution)` goes on with the same method. Its `state` is
@@ -37,7 +39,11 @@ def load(path: str | os.PathLike, D: Parametrisation, loss: AbstractLoss | None 
     ```
     """
     _check.kind("path", path, str | os.PathLike, "a path")
+    if is_module(D):
+        D, _ = parametrise(D)
     _check.function("D", D)
+    if takes_params(D):
+        raise TypeError("D must be a parametrisation: of apply(params, x), take riesz.parametrise(apply, params)[0].")
     if not os.path.exists(path):
         raise FileNotFoundError(f"path must be a file that solution.save has written, but there is no {path}.")
     try:

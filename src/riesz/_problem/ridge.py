@@ -21,6 +21,8 @@ class Remembering:
         return self.v(x)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "v":  # which copying asks for before there is anything
+            raise AttributeError(name)
         return getattr(self.v, name)
 
 
@@ -28,6 +30,10 @@ class Ridged(eqx.Module):
     """The parametrisation D with functions that know their parameters."""
 
     D: Parametrisation
+
+    def params(self, theta: Vector) -> Any:
+        """The user's pytree, where D gives one."""
+        return self.D.params(theta)  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Remembering:
         return Remembering(self.D(theta), theta)

@@ -236,7 +236,10 @@ def _start(problem: Problem, theta: Vector, key: Any) -> Carry:
     state, zero = problem.method.init(theta), jnp.zeros((), int)
     means = {name: jnp.zeros((), theta.dtype) for name in TESTED} if problem.drawn else {}
     drawn = sample if problem.drawn else None
-    validated = {} if problem.validation is None else {"lowest": problem.validation(theta), "waited": zero}
+    validated = {}
+    if problem.validation is not None:
+        value = problem.validation(theta)
+        validated = {"lowest": jnp.where(jnp.isnan(value), jnp.inf, value), "waited": zero}
     return Carry(theta, state, drawn, loss, theta, loss, loss, zero, zero, zero, means, validated, zero)
 
 

@@ -111,7 +111,10 @@ def _check_validation(validation: Any, D: Any, theta: jax.Array) -> Any:
         check_problem(validation, D, theta, None)
         return LossOf(validation, plain(D))
     _check.function("validation", validation)
-    _check_metrics({"of validation": validation}, theta)
+    with _check.explained("validation must be a loss or a function of theta that JAX can trace, but it fails"):
+        value = jax.eval_shape(validation, theta)
+    if getattr(value, "shape", None) != () or not jnp.issubdtype(value.dtype, jnp.floating):
+        raise ValueError(f"validation must return a real scalar, but it returns {_check.shown(value)}.")
     return Number(validation)
 
 

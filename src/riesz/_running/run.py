@@ -80,12 +80,13 @@ class Run:
 
     def _first(self, theta: Vector) -> Record:
         carry = start(self.problem, theta, self.key, quick=True, mesh=self.problem.mesh)
+        validated = carry.validated
         if self.standing is not None:
             carry = self.standing.placed(self.problem, carry, self.key)
         loss = float(carry.best_loss)
         columns = {name: np.zeros(0, dtype) for name, dtype in self.problem.columns.items()}
         columns |= {"loss": np.array(carry.loss)[None], "seconds": np.zeros(1)}
-        columns |= {"validation": np.array(carry.validated["lowest"])[None]} if carry.validated else {}
+        columns |= {"validation": np.array(validated["lowest"])[None]} if validated else {}
         columns |= self._measured(lambda: np.broadcast_to(np.asarray(theta), (CHUNK, *theta.shape)), 1)
         if not np.isfinite(loss):
             result = Result.NONFINITE_INPUT
@@ -211,15 +212,19 @@ class Run:
         method = self.problem.method.method
         notes = self._notes + method.notes(self.problem.loss, record.result, history)
         notes += () if method.solver is None else method.solver.notes(history)
-        notes += _of_validation(history)
+        notes += _of_validation(history, carry.validated)
         whole = best, loss, last, record.result, record.steps, history, plain(problem.D), notes
         return Solution(*whole, problem=problem, state=state)
 
 
-def _of_validation(history: dict[str, np.ndarray]) -> tuple[str, ...]:
+def _of_validation(history: dict[str, np.ndarray], validated: dict[str, jax.Array]) -> tuple[str, ...]:
     """Where the validation was lowest."""
     if "validation" not in history:
         return ()
     values = history["validation"]
-    at = 0 if np.isnan(values).all() else int(np.nanargmin(values))
+    if not np.isfinite(values).any():
+        return ("The validation was a finite number nowhere, so that theta0 is returned.",)
+    at = int(np.nanargmin(values))
+    if float(validated["lowest"]) < values[at]:
+        return (f"The validation was lowest before this run began, {float(validated['lowest']):.6g}.",)
     return (f"The validation was lowest after step {at}, {values[at]:.6g}.",)

@@ -176,7 +176,10 @@ class Solution(eqx.Module):
         """
         if self.theta.ndim != 1:
             raise ValueError("predict needs one solution, not a batch of starts: take solution.theta[i] of one.")
-        return predicted(self.D, self.theta, _check.floating("x", x), self._spread(sigma) if std else None)
+        x = _check.floating("x", x)
+        if x.ndim == 0:
+            raise ValueError("x must hold points along a first axis, but it is a single number: take x[None].")
+        return predicted(self.D, self.theta, x, self._spread(sigma) if std else None)
 
     def _spread(self, sigma: Any) -> Spread:
         if self.problem is None or self.theta.ndim != 1:

@@ -65,7 +65,8 @@ class Standing:
         if problem.validation is not None:
             return self._validated(problem, carry, key)
         best, dtype = jnp.asarray(known.theta), fresh.loss.dtype
-        if self.same:
+        # Where a validation has chosen theta, it is not where the loss was lowest.
+        if self.same and "validation" not in known.history:
             # Not evaluated again: another program may round otherwise.
             losses = known.history["loss"][-1], known.loss, min(known.history["loss"].min(), float(known.loss))
         else:

@@ -79,7 +79,7 @@ def spread(loss: AbstractLoss, D: Parametrisation, theta: Vector, sigma: Any = N
     priors = [_rows(part).reshape(-1, theta.size) for part in at.parts if is_prior(part.term)]
     if not data:
         raise ValueError("covariance needs data, but the loss holds only priors.")
-    known = np.concatenate([np.zeros((0, theta.size)), *priors])
+    known = np.concatenate([np.zeros((0, theta.size), theta.dtype), *priors])
     quadratic = all(part.term.curvature(part.features.values, part.over) is Curvature.IDENTITY for part in data)
     if quadratic:
         return _of_least_squares(data, known, sigma)
@@ -90,7 +90,9 @@ def spread(loss: AbstractLoss, D: Parametrisation, theta: Vector, sigma: Any = N
 
 def _of_least_squares(data: list[Part], known: np.ndarray, sigma: Any) -> Spread:
     rows = np.concatenate([_rows(part).reshape(-1, known.shape[1]) for part in data])
-    _, s, Vt = np.linalg.svd(np.concatenate([rows, known]), full_matrices=True)
+    # Of the triangular factor, which is small, all right singular vectors are wanted.
+    triangle = np.asarray(np.linalg.qr(np.concatenate([rows, known]), mode="r"))
+    _, s, Vt = np.linalg.svd(triangle, full_matrices=True)
     kept = s > np.finfo(s.dtype).eps * max(rows.shape) * s[0]
     V, s = Vt[: s.size][kept].T, s[kept]
     rest = np.concatenate([Vt[: kept.size][~kept], Vt[kept.size :]]).T

@@ -10,8 +10,10 @@ SHORT, LONG = 20, 100
 """The run is looked at every so many steps, and over a longer stretch every so many."""
 QUICKLY = 100.0
 """A loss that can vanish should fall by this factor over a short stretch."""
-HARDLY, LITTLE = 0.01, 0.1
-"""A loss that falls by less than this share over a short stretch, or over a long one, hardly falls ..."""
+HARDLY = 0.1
+"""A loss that falls by less than this share of what the model promises hardly falls ..."""
+NOTHING = 0.01
+"""... and so does one that falls by less than this share of itself while its parameters run away ..."""
 MUCH, SOME = 0.5, 0.1
 """... where its parameters have moved by at least this multiple of their size, over a short stretch or a long one."""
 
@@ -48,18 +50,17 @@ class Pace(eqx.Module):
         """Whether a loss that can vanish has not fallen quickly."""
         return (k % SHORT == 0) & (k >= 2 * SHORT) & (lowest > self.lately.loss / QUICKLY)
 
-    def runs_away(self, k: jax.Array, lowest: jax.Array, best: Vector, size: jax.Array) -> jax.Array:
-        """Whether the parameters have moved far, over a short stretch, for hardly any fall of a loss of some size."""
-        hardly = lowest > self.lately.loss - HARDLY * size
+    def runs_away(
+        self, k: jax.Array, lowest: jax.Array, best: Vector, promise: jax.Array, size: jax.Array
+    ) -> jax.Array:
+        """Whether the parameters have moved far, over a short stretch, for hardly any of what the model promises.
+
+        Or for hardly any of the loss, which has a `size` where it cannot be negative.
+        """
+        hardly = lowest > self.lately.loss - jnp.maximum(HARDLY * promise, NOTHING * size)
         return (k % SHORT == 0) & (k >= 2 * SHORT) & hardly & self.lately.moved(best, MUCH)
 
-    def creeps(
-        self, k: jax.Array, lowest: jax.Array, best: Vector, size: jax.Array, long_failed: jax.Array
-    ) -> jax.Array:
-        """Whether the parameters still move over a long stretch, but the loss hardly falls.
-
-        Where long steps have found nothing, a tenth of the loss is asked for.
-        """
-        share = jnp.where(long_failed, 1 - LITTLE, LITTLE)
-        hardly = lowest > self.before.loss - share * size
+    def creeps(self, k: jax.Array, lowest: jax.Array, best: Vector, promise: jax.Array) -> jax.Array:
+        """Whether the parameters still move over a long stretch, for hardly any of what the model promises."""
+        hardly = lowest > self.before.loss - HARDLY * promise
         return (k % LONG == 0) & hardly & self.before.moved(best, SOME)

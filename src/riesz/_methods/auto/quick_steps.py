@@ -172,13 +172,8 @@ class QuickSteps(eqx.Module):
         reach = jnp.where(due, reach, state.reach)
         return S, dataclasses.replace(state, speed=speed, sizes=sizes, measured=measured, reach=reach)
 
-    def move(
-        self, view: View, state: QuickState, k: jax.Array, long_failed: jax.Array
-    ) -> tuple[Outcome, QuickState, jax.Array]:
-        """One step, the state after it, and whether progress is slow though the loss could vanish.
-
-        `long_failed` says that long steps have found nothing either.
-        """
+    def move(self, view: View, state: QuickState, k: jax.Array) -> tuple[Outcome, QuickState, jax.Array]:
+        """One step, the state after it, and whether progress is slow though the loss could vanish."""
         at, theta, drawn = view.at, view.at.theta, view.loss.drawn
         ahead = Prospect.of(view)
         stranded = ahead.stationary & (state.window.lowest < -ahead.noise)
@@ -204,9 +199,11 @@ class QuickSteps(eqx.Module):
             (True, self._controlled(state.damping, tries, accepted, trial.moved.bending)),
         )
         lowest, best = at.loss + state.window.lowest, state.window.best
-        paced = k, lowest, best, at.magnitude
-        left = _far(theta, window) & state.pace.runs_away(*paced) & ~view.fallen
-        creeps = state.pace.creeps(*paced, long_failed) & ~view.fallen
+        paced = k, lowest, best, ahead.gain
+        positive = jnp.all(jnp.concatenate([part.densities for part in at.parts]) >= 0)
+        size = jnp.where(positive, at.magnitude, 0)
+        left = _far(theta, window) & state.pace.runs_away(*paced, size) & ~view.fallen
+        creeps = state.pace.creeps(*paced) & ~view.fallen
         end = _end(view, ahead, window, left, creeps)
         # Where parameters run to infinity, there is no lowest loss to return, but a place from where they began to run.
         origin = Straight()(at, None, jnp.where(left, state.pace.lately.theta, best) - theta)

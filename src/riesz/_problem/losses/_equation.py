@@ -72,7 +72,8 @@ def prior(over: AbstractMeasure, weight: Any, mean: Any = 0.0) -> AbstractLoss:
     **Arguments:**
 
     - `over`: where this is known.
-    - `weight`: how well; for data with the standard deviation s and a function that lies within t of its mean, (s/t)^2.
+    - `weight`: how well; beside a mean over N data with the standard deviation s, for a function that lies within t of
+      its mean, (s/t)^2 / N over a measure of mass one.
     - `mean`: m, a function of a point or a number.
 
     ```python
