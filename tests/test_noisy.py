@@ -79,7 +79,7 @@ def test_a_validated_run_goes_on_from_its_checkpoint(tmp_path):
     [
         ({"validation": riesz.residual(riesz.identity, 0.0, riesz.monte_carlo(0.0, 1.0, 5))}, "fixed points"),
         ({"validation": 3.0}, "^validation must be a function"),
-        ({"validation": lambda theta: theta}, "must return a scalar"),
+        ({"validation": lambda theta: theta}, "^validation must return a real scalar"),
         ({"validation": validation, "patience": 0}, "^patience must be at least 1"),
         ({"validation": validation, "restarts": riesz.Restarts(2), "key": jax.random.key(0)}, "^restarts must be None"),
         ({"ridge": 0.0}, "^ridge must be greater than 0"),
