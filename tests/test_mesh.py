@@ -205,7 +205,7 @@ def moved(problem, method, count=8):
     options = Options.checked(theta, 1, None, None, None, None, False)
     made, key, _ = prepare(loss, D, theta, method, key, options, None, mesh=checked_mesh(mesh_of(count)))
     carry = loop.start(made, theta, key, mesh=made.mesh)
-    tests = loop.Tests(np.nan, dict.fromkeys(loop.TOLERANCES, np.nan))
+    tests = loop.Tests(np.nan, dict.fromkeys(loop.TOLERANCES, np.nan), np.asarray(0))
     arrays, rest = eqx.partition((made, carry, key, np.asarray(1), tests), eqx.is_array)
     program = jax.jit(lambda arrays: eqx.filter(loop._advance(*eqx.combine(arrays, rest)), eqx.is_array))
     text = program.lower(arrays).compile().as_text()
