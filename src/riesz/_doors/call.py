@@ -29,6 +29,11 @@ def _is_true(answer: Any) -> bool:
     return boolean and bool(answer)
 
 
+def _seen(run: Run) -> dict[str, str]:
+    """What the progress bar says of the last look between the points."""
+    return {} if run.last_look is None else {"between": f"{run.last_look.loss:.1e}"}
+
+
 @dataclasses.dataclass
 class Call:
     """What all starts of a call share."""
@@ -70,7 +75,7 @@ class Call:
                     run.advance()
                     record = run.record
                     self.bar.update(spent + record.steps - self.bar.n)
-                    self.bar.set_postfix(loss=f"{record.loss:.3e}", refresh=False)
+                    self.bar.set_postfix({"loss": f"{record.loss:.3e}"} | _seen(run), refresh=False)
                     write_records()
                     if self.callback is not None:
                         so_far = dataclasses.replace(run.solution(), starts=earlier)

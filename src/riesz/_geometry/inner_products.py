@@ -10,8 +10,9 @@ import jax
 from .. import _check
 from .._linalg.filters import AbstractFilter
 from .._linalg.solvers import AbstractSolver
-from .._problem.features import Whole, features
+from .._problem.features import Whole
 from .._problem.integral import AbstractLoss, Integral
+from .._problem.known import Known
 from .._problem.measures import AbstractMeasure, Points
 from .._problem.operators import identity
 from .._types import Operator, Parametrisation, Vector
@@ -138,7 +139,7 @@ class InnerProduct(AbstractInnerProduct):
     def draw(self, key: Any, D: Parametrisation, theta: Vector) -> Points | None:
         if self.over is None:
             return None
-        return self.over.draw(key, lambda x: features(D, self.operator, theta, x).jacobians)
+        return self.over.draw(key, Known(D, theta, self.operator, self.density))
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
         if over is None and any(isinstance(part.term.operator, Whole) for part in at.parts):

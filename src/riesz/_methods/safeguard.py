@@ -50,6 +50,11 @@ class Safeguard(eqx.Module):
         """The method's own draw."""
         return self.method.draw(loss, D, theta, key)
 
+    def elsewhere(self, theta: Vector, state: GuardedState) -> GuardedState:
+        """The state where the loss is no longer what it was, or theta was moved: at full length."""
+        inner = self.method.elsewhere(theta, state.inner)
+        return GuardedState(inner, jnp.ones_like(state.factor), jnp.zeros_like(state.failures))
+
     def step(
         self, loss: AbstractLoss, D: Parametrisation, theta: Vector, state: GuardedState, sample: Sample
     ) -> tuple[Vector, GuardedState, GuardedInfo]:

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from .. import _check
 from .._types import Function, Operator, Parametrisation, Vector
 from .curvature import Curvature, curvature_of, diagonal, is_quadratic
-from .features import features, flat, image
+from .features import flat, image
+from .known import Known
 from .measures import AbstractMeasure, Points
 from .operators import identity
 
@@ -48,10 +49,31 @@ class AbstractLoss(eqx.Module):
         """Whether any term sees new points each step."""
         return any(term.over is not None and term.over.drawn for term in self.terms)
 
+    @property
+    def adapts(self) -> bool:
+        """Whether points of any term are placed anew now and then."""
+        return any(term.over is not None and term.over.adapts for term in self.terms)
+
+    def replaced(self, step: Any, D: Parametrisation, theta: Vector) -> tuple[Points, ...]:
+        """New points for every term that adapts, by what is known at theta."""
+        adapting = enumerate(term for term in self.terms if term.over is not None and term.over.adapts)
+        number = lambda index: jnp.asarray(step) * len(self.terms) + index  # no two terms draw alike
+        return tuple(term.over.replaced(number(index), term.known(D, theta)) for index, term in adapting)
+
+    def placed(self, points: tuple[Points, ...]) -> "AbstractLoss":
+        """The same loss with the points of the terms that adapt."""
+        where = lambda loss: [term.over.current for term in loss.terms if term.over is not None and term.over.adapts]
+        return eqx.tree_at(where, self, list(points)) if points else self
+
     def draw(self, key: Any, D: Parametrisation, theta: Vector) -> tuple[Points, ...]:
         """The points of every term for one step, each term's factor in its weights."""
         own = lambda index: None if key is None else jax.random.fold_in(key, index)
         return tuple(term.draw_points(own(index), D, theta) for index, term in enumerate(self.terms))
+
+    def fresh(self, key: Any, known: tuple[Points, ...]) -> tuple[Points, ...]:
+        """New points for every term that has a domain, uniform on it; those that are known for the others."""
+        terms = enumerate(zip(self.terms, known, strict=True))
+        return tuple(term.fresh_points(jax.random.fold_in(key, index), over) for index, (term, over) in terms)
 
     def value(self, v: Function, sample: tuple[Points, ...]) -> jax.Array:
         """The loss L_m(v) on given points."""
@@ -123,6 +145,14 @@ class AbstractTerm(AbstractLoss):
     def draw_points(self, key: Any, D: Parametrisation, theta: Vector) -> Points:
         """The term's points for one step, its factor in their weights."""
 
+    def fresh_points(self, key: Any, known: Points) -> Points:
+        """New points of the term's domain, its factor in their weights; those that are known where there is none."""
+        return known
+
+    def known(self, D: Parametrisation, theta: Vector) -> Known:
+        """What is known of the term at theta, for measures whose points follow it."""
+        return Known(D, theta, self.operator, None if takes_data(self.density) else self.density)
+
     def arguments(self, z: Any, over: Points) -> tuple[Any, ...]:
         """What the density takes, with an axis of points: z, and the data or None where it takes data."""
         return (z, over.data) if takes_data(self.density) else (z,)
@@ -186,4 +216,8 @@ class Integral(AbstractTerm):
         self.factor = _check.leaf(1.0)
 
     def draw_points(self, key: Any, D: Parametrisation, theta: Vector) -> Points:
-        return self.factor * self.over.draw(key, lambda x: features(D, self.operator, theta, x).jacobians)
+        return self.factor * self.over.draw(key, self.known(D, theta))
+
+    def fresh_points(self, key: Any, known: Points) -> Points:
+        fresh = self.over.fresh(key)
+        return known if fresh is None else self.factor * fresh

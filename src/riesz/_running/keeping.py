@@ -45,6 +45,7 @@ def save(solution: Any, path: pathlib.Path) -> None:
         ],
     }
     arrays = {name: np.asarray(getattr(solution, name)) for name in ("theta", "last", "loss", "steps")}
+    arrays |= {} if solution.between is None else {"between": np.asarray(solution.between)}
     arrays |= {f"history/{name}": column for name, column in solution.history.items()}
     arrays |= {f"state/{i}": np.asarray(leaf) for i, leaf in enumerate(_leaves(solution.state))}
     arrays |= {f"start/{i}": np.asarray(start.theta0) for i, start in enumerate(solution.starts)}
@@ -80,6 +81,9 @@ def _fields(manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[di
     shapes = theta.ndim == 1 + len(count) and last.shape == theta.shape and loss.shape == steps.shape == count
     if not shapes or theta.dtype.kind != "f" or len(results) != (len(theta) if many else 1):
         raise ValueError
+    between = arrays.get("between")
+    if between is not None and (between.shape != count or between.dtype.kind != "f"):
+        raise ValueError
     history = {name.removeprefix("history/"): array for name, array in arrays.items() if name.startswith("history/")}
     state = manifest["state"]
     fields = {
@@ -89,6 +93,7 @@ def _fields(manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[di
         "result": np.array(results, dtype=object) if many else results[0],
         "steps": steps if many else int(steps),
         "history": history,
+        "between": between if between is None or many else float(between),
         "notes": tuple(map(str, manifest["notes"])),
         "state": None if state is None else tuple(_array(arrays[f"state/{i}"]) for i in range(state)),
         "origin": Origin(*manifest["origin"]) if manifest["origin"] else None,

@@ -21,6 +21,7 @@ from .._methods.safeguard import GuardedState, Safeguard
 from .._methods.state import STEP_COLUMNS
 from .._problem.features import Whole
 from .._problem.integral import AbstractLoss
+from .._problem.measures import Points
 from .._types import Parametrisation, Vector
 
 CHUNK = 32
@@ -162,6 +163,10 @@ class Problem(eqx.Module):
     validation: Any = None
     """A function of theta that decides which parameters are returned, and when the run ends; None for none."""
 
+    def placed(self, points: tuple[Points, ...]) -> "Problem":
+        """The same problem with the points of measures that adapt."""
+        return dataclasses.replace(self, loss=self.loss.placed(points)) if points else self
+
     def spread(self, sample: Sample) -> Sample:
         """The points of a step over all devices; a residual vector, which is no sum over points, stays whole."""
         mesh = self.mesh
@@ -209,6 +214,10 @@ class Carry(eqx.Module):
     validated: dict[str, jax.Array]
     """The lowest validation, and for how many steps it has been; empty where there is none."""
     code: jax.Array
+    points: tuple[Points, ...] = ()
+    """The points of measures that adapt, as they were placed last; empty where there are none."""
+    seen: jax.Array | None = None
+    """What was seen between them where the run would have ended last; infinite before."""
 
 
 class Tests(eqx.Module):
@@ -240,7 +249,21 @@ def _start(problem: Problem, theta: Vector, key: Any) -> Carry:
     if problem.validation is not None:
         value = problem.validation(theta)
         validated = {"lowest": jnp.where(jnp.isnan(value), jnp.inf, value), "waited": zero}
-    return Carry(theta, state, drawn, loss, theta, loss, loss, zero, zero, zero, means, validated, zero)
+    points = tuple(term.over.current for term in problem.loss.terms if term.over is not None and term.over.adapts)
+    seen = jnp.full_like(loss, jnp.inf) if points else None
+    return Carry(theta, state, drawn, loss, theta, loss, loss, zero, zero, zero, means, validated, zero, points, seen)
+
+
+def _redraw(problem: Problem, carry: Carry, theta: Vector, seen: jax.Array) -> Carry:
+    """Where a run stands at theta with new points for measures that adapt; what it knew of losses is void."""
+    points = problem.loss.replaced(carry.steps, problem.D, theta)
+    problem = problem.placed(points)
+    _, loss = look(problem, theta, None, 0)
+    state, zero = problem.method.elsewhere(theta, carry.state), jnp.zeros_like(carry.collapsed)
+    where = theta, state, None, loss, theta, loss, loss
+    return Carry(
+        *where, carry.steps, zero, zero, carry.means, carry.validated, jnp.zeros_like(carry.code), points, seen
+    )
 
 
 def _gradient_norm(problem: Problem, theta: Vector, sample: Any) -> jax.Array:
@@ -312,12 +335,12 @@ def _step(problem: Problem, carry: Carry, fixed: Any, key: Any, tests: Tests) ->
     log |= {name: getattr(info, name) for name in problem.columns}
     log |= {"theta": theta} if problem.measured else {}
     where = theta, state, sample, loss, best, best_loss, lowest
-    return Carry(*where, steps, collapsed, level, means, validated, number), log
+    return Carry(*where, steps, collapsed, level, means, validated, number, carry.points, carry.seen), log
 
 
 def _advance(problem: Problem, carry: Carry, key: Any, count: Any, tests: Tests) -> tuple[Carry, Log]:
     """At most `count` steps, fewer where a test stops the run."""
-    fixed = None
+    fixed, problem = None, problem.placed(carry.points)
     if not problem.drawn:
         fixed = problem.spread(problem.method.draw(problem.loss, problem.D, carry.theta, None))
 
@@ -352,4 +375,4 @@ def _measure(metrics: dict[str, Callable[[Any], Any]], thetas: jax.Array, count:
     return jax.lax.fori_loop(0, count, one, empty)
 
 
-start, advance, measure = Compiled(_start), Compiled(_advance), Compiled(_measure)
+start, redraw, advance, measure = Compiled(_start), Compiled(_redraw), Compiled(_advance), Compiled(_measure)

@@ -21,7 +21,7 @@ def picture(solution: Any) -> Any:
     except ImportError as error:
         raise ImportError("solution.plot() needs matplotlib: pip install riesz[plot].") from error
     many, history = solution.theta.ndim > 1, solution.history
-    metrics = [name for name in history if name not in ("loss", "seconds", *STEP_COLUMNS)]
+    metrics = [name for name in history if name not in ("loss", "seconds", "between", *STEP_COLUMNS)]
     names = ["loss", *(["gradient_norm"] if "gradient_norm" in history else []), *metrics]
     heights = [2.0 if name == "loss" else 1.0 for name in names]
     figure, axes = plt.subplots(
@@ -91,6 +91,12 @@ def _mark(panel: Any, solution: Any) -> None:
     undone = np.flatnonzero(~solution.history["accepted"].astype(bool)) + 1 if "accepted" in solution.history else []
     if len(undone):
         panel.plot(undone, loss[undone], "x", color=COLOURS[1], markersize=4, label=f"rejected ({len(undone)})")
+    if "between" in solution.history:
+        between = solution.history["between"]
+        seen = np.flatnonzero(np.isfinite(between))
+        panel.plot(
+            seen, between[seen], "s", color=COLOURS[2], markersize=4, fillstyle="none", label="between the points"
+        )
     where = np.flatnonzero(loss == float(solution.loss))
     if where.size:
         panel.plot(

@@ -1,6 +1,7 @@
 """What `minimise` checks and puts together before anything is compiled."""
 
 import dataclasses
+import logging
 import math
 import threading
 import warnings
@@ -33,6 +34,7 @@ from .loop import TOLERANCES, Problem, everywhere
 from .memory import fitted, is_small
 from .shape import by_shape
 
+logger = logging.getLogger("riesz")
 _warned = threading.Event()
 
 
@@ -271,8 +273,14 @@ def prepare(
     silent |= set() if isinstance(chosen, Auto) and chosen.goes_on(loss) else {"phase"}
     looks = "gradient" in options.tolerance
     # Rows that are fewer than parameters are solved on their own side, which more rows would change.
-    shapes = [(over.x.shape[0], *z.shape[1:]) for _, over, _, z in _terms(loss, D, theta, key)]
-    if small and sum(map(math.prod, shapes)) >= theta.size:
+    rows = sum(math.prod((over.x.shape[0], *z.shape[1:])) for _, over, _, z in _terms(loss, D, theta, key))
+    if rows < theta.size and not drawn:
+        notes += (
+            f"There are {rows} rows (values at points) for {theta.size} parameters, so that the loss can vanish at the "
+            "points and say nothing of what is between them: take more points or fewer parameters.",
+        )
+        logger.warning(notes[-1])
+    if small and rows >= theta.size:
         loss = in_buckets(loss)
     mixes = chosen.solver is not None and chosen.solver.drawn
     if mixes and key is None:

@@ -17,9 +17,13 @@ import numpy as np
 from .._methods.result import CODES, Result
 from .._problem.ridge import plain
 from .._types import Vector
-from .loop import CHUNK, TOLERANCES, Carry, Log, Problem, Tests, advance, here, measure, start
+from .between import Look, can_look, look_between
+from .loop import CHUNK, TOLERANCES, Carry, Log, Problem, Tests, advance, here, measure, redraw, start
 from .solution import Solution
 from .standing import Standing
+
+ENOUGH = 0.5
+"""A run that would end goes on with new points if the loss between them fell to this share since it last would have."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +80,27 @@ class Run:
         self._tests = Tests(
             never(loss_target), {name: never(tolerance.get(name)) for name in TOLERANCES}, np.asarray(patience)
         )
+        self.looks = can_look(problem.loss) and not problem.drawn
+        """Whether the run looks between its points."""
+        self._first_look = self._look(theta) if self.looks else None
+        self._last_look: tuple[Any, Look | None] = theta, self._first_look
+        """What was seen last, and at which parameters."""
         self.record = self._first(theta)
+
+    def _look(self, theta: Vector) -> Look:
+        return look_between(self.problem, theta)
+
+    @property
+    def last_look(self) -> Look | None:
+        """What was seen between the points last; None where nothing is looked at."""
+        return self._last_look[1]
+
+    def look(self) -> Look | None:
+        """What is between the points at the best parameters; None where nothing is looked at."""
+        best = self.record.carry.best
+        if self.looks and self._last_look[0] is not best:
+            self._last_look = best, self._look(best)
+        return self._last_look[1]
 
     def _first(self, theta: Vector) -> Record:
         carry = start(self.problem, theta, self.key, quick=True, mesh=self.problem.mesh)
@@ -87,6 +111,8 @@ class Run:
         columns = {name: np.zeros(0, dtype) for name, dtype in self.problem.columns.items()}
         columns |= {"loss": np.array(carry.loss)[None], "seconds": np.zeros(1)}
         columns |= {"validation": np.array(validated["lowest"])[None]} if validated else {}
+        columns |= {} if self._first_look is None else {"between": np.array([self._first_look.loss])}
+        columns |= {"redrawn": np.zeros(1, bool)} if self.problem.loss.adapts else {}
         columns |= self._measured(lambda: np.broadcast_to(np.asarray(theta), (CHUNK, *theta.shape)), 1)
         if not np.isfinite(loss):
             result = Result.NONFINITE_INPUT
@@ -133,6 +159,8 @@ class Run:
         """Compile, without a step, so that no compilation is counted as a step's time."""
         try:
             jax.block_until_ready(self._call(0))
+            if self.problem.loss.adapts:
+                jax.block_until_ready(self._redrawn(self.record.carry, self.record.carry.theta, np.inf))
         except (TypeError, NotImplementedError) as error:
             if "custom_vjp" not in str(error) and "custom_lin" not in str(error):
                 raise
@@ -149,7 +177,8 @@ class Run:
     def advance(self) -> None:
         """Make the next chunk of steps and record it."""
         record = self.record
-        count = min(CHUNK, max(1, record.steps), self.max_steps - record.steps)
+        # After a call that ended within a chunk, the next chunk ends where it would have.
+        count = min(CHUNK - record.steps % CHUNK, max(1, record.steps), self.max_steps - record.steps)
         began = time.perf_counter()
         carry, log = jax.block_until_ready(self._call(count))
         elapsed = time.perf_counter() - began
@@ -172,8 +201,38 @@ class Run:
                 result = Result.VALIDATED
         elif result is Result.RUNNING and record.steps + made >= self.max_steps:
             result = Result.STEP_LIMIT
-        seconds = float(columns["seconds"][-1])
-        self.record = Record(carry, result, record.steps + made, seconds, (*record.chunks, columns))
+        steps = record.steps + made
+        if self.looks:
+            columns["between"] = np.full(made, np.nan)
+            columns |= {"redrawn": np.zeros(made, bool)} if self.problem.loss.adapts else {}
+            if result is not Result.RUNNING or steps % CHUNK == 0:
+                carry, result = self._look_after(carry, result, steps < self.max_steps, columns)
+        self.record = Record(carry, result, steps, float(columns["seconds"][-1]), (*record.chunks, columns))
+
+    def _look_after(
+        self, carry: Carry, result: Result, more: bool, columns: dict[str, np.ndarray]
+    ) -> tuple[Carry, Result]:
+        """Look between the points where the run stands, or at what it returns; place them anew where that asks."""
+        began, runs = time.perf_counter(), result is Result.RUNNING
+        theta, loss = (carry.theta, carry.loss) if runs else (carry.best, carry.best_loss)
+        look = self._look(theta)
+        self._last_look = theta, look
+        if theta is carry.theta or np.array_equal(*here((theta, carry.theta), self.problem.mesh)):
+            columns["between"][-1] = look.loss
+        if self.problem.loss.adapts:
+            ends = result.converged or result is Result.STAGNATED
+            # A run that would end goes on with new points while these bring the loss down between them.
+            gains = runs or (ends and more and look.loss < ENOUGH * float(carry.seen))
+            if gains and look.asks(float(loss), self._first_look):
+                carry = self._redrawn(carry, theta, carry.seen if runs else np.asarray(look.loss, carry.loss.dtype))
+                result, columns["redrawn"][-1], columns["loss"][-1] = Result.RUNNING, True, float(carry.loss)
+        columns["seconds"][-1] += time.perf_counter() - began
+        return carry, result
+
+    def _redrawn(self, carry: Carry, theta: Vector, seen: Any) -> Carry:
+        """Where the run stands at theta with new points."""
+        seen = jnp.asarray(seen, carry.loss.dtype)
+        return redraw(self.problem, carry, theta, seen, quick=self.problem.small, mesh=self.problem.mesh)
 
     def _measured(self, thetas: Callable[[], Any], made: int) -> dict[str, np.ndarray]:
         """The metrics at the first `made` of the given parameters."""
@@ -207,14 +266,26 @@ class Run:
         record, carry = self.record, self.record.carry
         history = self.history()
         # On one device: what is done with these next is no part of the run.
-        found = carry.best, carry.best_loss, carry.theta, carry.state, self.problem
+        found = carry.best, carry.best_loss, carry.theta, carry.state, self.problem.placed(carry.points)
         best, loss, last, state, problem = here(found, self.problem.mesh)
         method = self.problem.method.method
         notes = self._notes + method.notes(self.problem.loss, record.result, history)
         notes += () if method.solver is None else method.solver.notes(history)
         notes += _of_validation(history, carry.validated)
+        look = self.look()
+        notes += () if look is None else look.note(float(loss), self._first_look)
+        notes += _of_points(history)
         whole = best, loss, last, record.result, record.steps, history, plain(problem.D), notes
-        return Solution(*whole, problem=problem, state=state)
+        return Solution(*whole, problem=problem, state=state, between=None if look is None else look.loss)
+
+
+def _of_points(history: dict[str, np.ndarray]) -> tuple[str, ...]:
+    """How often points were placed anew."""
+    steps = np.flatnonzero(history.get("redrawn", ()))
+    if not steps.size:
+        return ()
+    often = "once" if steps.size == 1 else f"{steps.size} times"
+    return (f"Points were placed anew {often}, the last time after step {steps[-1]}: losses before are of others.",)
 
 
 def _of_validation(history: dict[str, np.ndarray], validated: dict[str, jax.Array]) -> tuple[str, ...]:

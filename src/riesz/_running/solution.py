@@ -48,7 +48,9 @@ class Solution(eqx.Module):
     steps: Any
     """The number of steps made, or an array of them."""
     history: dict[str, np.ndarray]
-    """loss, seconds and metrics at every iterate (steps + 1 of them); the other columns for every step."""
+    """loss, seconds, metrics and `between` at every iterate (steps + 1 of them); the other columns for every step.
+
+    `between` is the loss between the points, where these were chosen from a domain; NaN where it was not looked at."""
     D: Callable[[Any], Any]
     notes: tuple[str, ...] = eqx.field(static=True, default=())
     """What a user should know beside the result, in sentences."""
@@ -59,6 +61,8 @@ class Solution(eqx.Module):
     """The loss, D and the method, as they were run; None where they are not known."""
     state: Any = None
     """What the method carries to its next step, from `last`; None where it is not known, and for a batch of starts."""
+    between: Any = None
+    """The loss at theta between the points, where these were chosen from a domain; None where it is not known."""
     origin: Origin | None = eqx.field(static=True, default=None)
     """What a solution from a file was found with; None for others, whose problem says it."""
 

@@ -39,6 +39,7 @@ def _of_one(solution: Any) -> dict[str, str]:
     found = {
         "result": f"{solution.result.name}: {solution.result}",
         "loss": f"{float(solution.loss):.6g}{best}",
+        **({} if solution.between is None else {"between the points": f"{float(solution.between):.6g}"}),
         "steps": f"{solution.steps}{_rejected(solution.history, solution.steps)}",
         "seconds": f"{solution.history['seconds'][-1]:.3g}, compilation aside",
     }

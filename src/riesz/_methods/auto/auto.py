@@ -26,6 +26,7 @@ from ..state import Info
 from .box import Box
 from .long_steps import QUICK, WALK, LongSteps, Walk
 from .losses import LossWindow
+from .pace import Pace
 from .quick_steps import QuickState, QuickSteps
 from .view import Outcome, View
 
@@ -114,9 +115,10 @@ class Auto(AbstractMethod):
         return eqx.tree_at(lambda state: state.quick.last, state, jnp.zeros_like(theta))
 
     def elsewhere(self, theta: Vector, state: AutoState) -> AutoState:
-        """The same state where somebody else has moved the parameters to theta: losses on the way are forgotten."""
+        """The same state where somebody else has moved theta, or changed the loss: losses on the way are forgotten."""
         window = eqx.tree_at(lambda window: window.first, LossWindow.start(theta), state.quick.window.first)
-        return eqx.tree_at(lambda state: state.quick.window, self.at_rest(theta, state), window)
+        known = lambda state: (state.quick.window, state.quick.pace, state.walk)
+        return eqx.tree_at(known, self.at_rest(theta, state), (window, Pace.start(theta), state.walk.forgetful()))
 
     def goes_on(self, loss: AbstractLoss) -> bool:
         """Whether long steps may follow: on fixed points, without bounds, with singular values down to rounding."""

@@ -61,6 +61,10 @@ class AbstractMethod(eqx.Module):
     def at_rest(self, theta: Vector, state: Any) -> Any:
         """The state at theta with its momentum dropped."""
 
+    def elsewhere(self, theta: Vector, state: Any) -> Any:
+        """The state where somebody else has moved theta, or has changed the loss."""
+        return self.at_rest(theta, state)
+
     def notes(self, loss: AbstractLoss, result: Result, history: dict[str, np.ndarray]) -> tuple[str, ...]:
         """What a user should know of a run beside its result, in sentences."""
         return ()
