@@ -138,7 +138,8 @@ class InnerProduct(AbstractInnerProduct):
     def draw(self, key: Any, D: Parametrisation, theta: Vector) -> Points | None:
         if self.over is None:
             return None
-        return self.over.draw(key, lambda x: features(D, self.operator, theta, x).jacobians)
+        drawn = self.over.draw(key, lambda x: features(D, self.operator, theta, x).jacobians)
+        return drawn.draw()  # without a domain, whatever a measure returns
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
         if over is None and any(isinstance(part.term.operator, Whole) for part in at.parts):

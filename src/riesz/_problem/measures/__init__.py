@@ -5,6 +5,7 @@ from ._boundary import monte_carlo_boundary as monte_carlo_boundary
 from ._box import monte_carlo as monte_carlo
 from ._box import quasi_monte_carlo as quasi_monte_carlo
 from ._box import sobol as sobol
+from ._domain import AbstractDomain as AbstractDomain
 from ._importance import importance as importance
 from ._points import AbstractMeasure as AbstractMeasure
 from ._points import Points as Points

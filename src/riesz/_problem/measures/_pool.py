@@ -11,6 +11,7 @@ import numpy as np
 from ... import _check
 from ..._linalg.rows import Stored
 from ..._linalg.solvers import QRSVD
+from ._domain import AbstractDomain
 from ._points import AbstractMeasure, Points
 
 
@@ -54,6 +55,14 @@ class Christoffel(AbstractMeasure):
     uniform: jax.Array
     cutoff: jax.Array
     drawn: ClassVar[bool] = True
+
+    @property
+    def domain(self) -> AbstractDomain | None:
+        return self.pool.domain
+
+    @property
+    def count(self) -> int:
+        return self.n
 
     def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
         if features is None:
