@@ -13,6 +13,7 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
 import math
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -72,7 +73,7 @@ def conditions(D, theta, measure, keys):
     R = jnp.linalg.qr(psi(riesz.grid(LOW, HIGH, POOL)), mode="r")
 
     def condition(key):
-        drawn = psi(measure.draw(key, lambda x: rows(x)[:, None, :]))
+        drawn = psi(measure.draw(key, SimpleNamespace(features=lambda x: rows(x)[:, None, :])))
         orthonormal = jax.scipy.linalg.solve_triangular(R.T, drawn.T, lower=True)
         eigenvalues = jnp.linalg.eigvalsh(orthonormal @ orthonormal.T)
         return jnp.where(eigenvalues[0] > 0, eigenvalues[-1] / eigenvalues[0], jnp.inf)

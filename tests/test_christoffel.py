@@ -4,6 +4,7 @@ import functools
 import math
 import pathlib
 import runpy
+from types import SimpleNamespace
 from typing import ClassVar
 
 import equinox as eqx
@@ -117,7 +118,7 @@ class TestDraws:
     def test_points_of_weight_zero_are_never_drawn(self):
         weights = np.where(np.arange(M) % 2, WEIGHTS, 0)
         measure = riesz.christoffel(riesz.points(np.arange(float(M)), weights=weights), 2000)
-        drawn = measure.draw(key, lambda x: jnp.asarray(ROWS))
+        drawn = measure.draw(key, SimpleNamespace(features=lambda x: jnp.asarray(ROWS)))
         assert np.all(np.asarray(drawn.x) % 2 == 1)
         assert np.isfinite(drawn.weights).all()
 
@@ -154,9 +155,9 @@ class Watched(AbstractMeasure):
     seen: list
     drawn: ClassVar[bool] = True
 
-    def draw(self, key, features=None):
-        self.seen.append(features(self.inner.pool.x).shape)
-        return self.inner.draw(key, features)
+    def draw(self, key, at=None):
+        self.seen.append(at.features(self.inner.pool.x).shape)
+        return self.inner.draw(key, at)
 
 
 class TestLosses:

@@ -125,7 +125,7 @@ class Draws(AbstractMeasure):
     part: jax.Array
     drawn: ClassVar[bool] = True
 
-    def draw(self, key, features=None):
+    def draw(self, key, at=None):
         shuffle, chance = jax.random.split(key)
         over = self.points.take(jax.random.permutation(shuffle, self.points.x.shape[0]))
         bad = jax.random.uniform(chance) < self.probability

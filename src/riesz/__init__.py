@@ -87,8 +87,10 @@ from ._problem.losses import residual as residual
 from ._problem.losses import ritz as ritz
 from ._problem.losses import sobolev as sobolev
 from ._problem.losses import softmax as softmax
+from ._problem.measures import AbstractDomain as AbstractDomain
 from ._problem.measures import AbstractMeasure as AbstractMeasure
 from ._problem.measures import Points as Points
+from ._problem.measures import adaptive as adaptive
 from ._problem.measures import boundary as boundary
 from ._problem.measures import christoffel as christoffel
 from ._problem.measures import gauss_legendre as gauss_legendre

@@ -139,7 +139,7 @@ class InnerProduct(AbstractInnerProduct):
     def draw(self, key: Any, D: Parametrisation, theta: Vector) -> Points | None:
         if self.over is None:
             return None
-        return self.over.draw(key, Known(D, theta, self.operator, self.density))
+        return self.over.draw(key, Known(D, theta, self.operator, self.density)).draw()  # without a domain
 
     def blocks(self, at: Linearisation, over: Points | None) -> tuple[Block, ...]:
         if over is None and any(isinstance(part.term.operator, Whole) for part in at.parts):

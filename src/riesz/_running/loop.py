@@ -216,7 +216,7 @@ class Carry(eqx.Module):
     code: jax.Array
     points: tuple[Points, ...] = ()
     """The points of measures that adapt, as they were placed last; empty where there are none."""
-    seen: jax.Array | None = None
+    seen: Any = None
     """What was seen between them where the run would have ended last; infinite before."""
 
 

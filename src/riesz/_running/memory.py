@@ -155,8 +155,9 @@ def predicted(loss: AbstractLoss, D: Parametrisation, theta: Vector, method: Abs
     elif isinstance(method, AbstractScheme) and isinstance(method.choices.W, Hessian):
         numbers += 5 * d**2 + d * sum(size.points * size.numbers for size in terms)
     for term, over in zip(loss.terms, sample.terms, strict=True):
-        if isinstance(term.over, Christoffel):
-            pool = _size(term.operator, D, theta, term.over.pool.x)
+        is_pool = lambda part: isinstance(part, Christoffel)
+        for part in filter(is_pool, jax.tree.leaves(term.over, is_leaf=is_pool)):
+            pool = _size(term.operator, D, theta, part.pool.x)
             numbers += _solving(QRSVD(), [pool], d, copies=1)
         numbers += 2 * over.x.size
     return numbers * theta.dtype.itemsize

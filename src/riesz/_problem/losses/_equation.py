@@ -1,6 +1,6 @@
 """Losses of equations, differential or not: the residual, and the Ritz energy of an elliptic one."""
 
-from collections.abc import Callable
+import dataclasses
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -11,7 +11,7 @@ import numpy as np
 from ... import _check
 from ..._types import Function, Operator
 from ..integral import AbstractLoss, Integral, half_square
-from ..measures import AbstractMeasure, Points
+from ..measures import AbstractDomain, AbstractMeasure, Points
 from ..operators import identity, value_and_gradient
 
 
@@ -88,19 +88,17 @@ def prior(over: AbstractMeasure, weight: Any, mean: Any = 0.0) -> AbstractLoss:
 KINDS = {"f": "a number at every point", "a": "a number at every point, or an n x n matrix"}
 
 
-class Attached(AbstractMeasure):
-    """A measure that is drawn anew each step, with (f(x_j), a(x_j)) as the data of its points, matrices flattened."""
+class Coefficients(eqx.Module):
+    """The functions f and a of a Ritz energy, whose values (f(x_j), a(x_j)) are the data of points."""
 
-    over: AbstractMeasure
     a: Any
     f: Any
-    drawn: ClassVar[bool] = True
 
-    def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
-        over = self.over.draw(key, features)
-        return Points(over.x, over.weights, jax.vmap(self._coefficients)(over.x))
+    def attached(self, over: Points) -> Points:
+        """The points with their data, matrices flattened."""
+        return Points(over.x, over.weights, jax.vmap(self._values)(over.x))
 
-    def _coefficients(self, x: Any) -> jax.Array:
+    def _values(self, x: Any) -> jax.Array:
         values = []
         for name, part, shapes in (("f", self.f, ((),)), ("a", self.a, ((), (x.size, x.size)))):
             with _check.explained(f"{name} must be a function of a point, but it fails at shape {x.shape}"):
@@ -109,6 +107,42 @@ class Attached(AbstractMeasure):
                 raise _check.Mismatch(f"{name} must give {KINDS[name]}, but its shape is {value.shape}.")
             values.append(value.reshape(-1))
         return jnp.concatenate(values)
+
+
+class AttachedDomain(AbstractDomain):
+    """A domain whose fresh points have coefficients as their data."""
+
+    bare: AbstractDomain
+    coefficients: Coefficients
+
+    @property
+    def volume(self) -> jax.Array:
+        return self.bare.volume
+
+    def uniform(self, key: Any, n: int) -> jax.Array:
+        return self.bare.uniform(key, n)
+
+    def evenly(self, x: jax.Array) -> Points:
+        return self.coefficients.attached(self.bare.evenly(x))
+
+
+class Attached(AbstractMeasure):
+    """A measure that is drawn anew each step, with coefficients as the data of its points."""
+
+    over: AbstractMeasure
+    coefficients: Coefficients
+    drawn: ClassVar[bool] = True
+
+    @property
+    def domain(self) -> AttachedDomain | None:
+        return None if self.over.domain is None else AttachedDomain(self.over.domain, self.coefficients)
+
+    @property
+    def count(self) -> int:
+        return self.over.count
+
+    def draw(self, key: Any, at: Any = None) -> Points:
+        return self.coefficients.attached(self.over.draw(key, at))
 
 
 def _energy(z: jax.Array, data: Any) -> jax.Array:
@@ -147,8 +181,10 @@ def ritz(a: Any, f: Any, over: AbstractMeasure) -> Integral:
         if jnp.ndim(a) == 0:
             _check.scalar("a", a, above=0.0)
         a = _check.leaf(a)
-    attached = Attached(over, a, f)
-    return Integral(_energy, attached if over.drawn else _positive(attached.draw(None)), value_and_gradient)
+    attached = Attached(over, Coefficients(a, f))
+    # The data of fixed points are computed once; the coefficients are kept for fresh points.
+    fixed = lambda: dataclasses.replace(_positive(attached.draw(None)), domain=attached.domain)
+    return Integral(_energy, attached if over.drawn else fixed(), value_and_gradient)
 
 
 def _positive(over: Points) -> Points:

@@ -1,10 +1,12 @@
 """Measures mu_m = sum_j w_j delta_{x_j}: points with weights and data, fixed or drawn anew each step."""
 
+from ._adaptive import adaptive as adaptive
 from ._boundary import boundary as boundary
 from ._boundary import monte_carlo_boundary as monte_carlo_boundary
 from ._box import monte_carlo as monte_carlo
 from ._box import quasi_monte_carlo as quasi_monte_carlo
 from ._box import sobol as sobol
+from ._domain import AbstractDomain as AbstractDomain
 from ._importance import importance as importance
 from ._points import AbstractMeasure as AbstractMeasure
 from ._points import Points as Points

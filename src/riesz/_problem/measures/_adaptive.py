@@ -38,11 +38,8 @@ class Adaptive(AbstractMeasure):
     def domain(self) -> AbstractDomain | None:
         return self.over.domain
 
-    def fresh(self, key: Any) -> Points | None:
-        return self.over.fresh(key)
-
     def draw(self, key: Any = None, at: Any = None) -> Points:
-        return self.current
+        return self.current.draw()
 
     def replaced(self, step: Any, at: Any) -> Points:
         r"""New points, independent of where the old ones are.
@@ -55,13 +52,14 @@ class Adaptive(AbstractMeasure):
         assert domain is not None
         keys = jax.random.split(jax.random.fold_in(jax.random.key(self.seed), step), CANDIDATES + 1)
         batches = jax.vmap(lambda key: domain.uniform(key, n))(keys[1:])
-        law = sum(share * self._law(name, batches, at) for name, share in self.shares.items())
-        cumulated = jnp.cumsum(law) / jnp.sum(law)
+        law = jnp.sum(jnp.stack([share * self._law(name, batches, at) for name, share in self.shares.items()]), axis=0)
+        law = law / jnp.sum(law)
+        cumulated = jnp.cumsum(law)
         places = (jnp.arange(n) + jax.random.uniform(keys[0], (), law.dtype)) / n
         chosen = jnp.minimum(jnp.searchsorted(cumulated, places), law.size - 1)
         x = batches.reshape(-1, *batches.shape[2:])[chosen]
-        weights = domain.volume / (law.size * n * (law[chosen] / jnp.sum(law)))
-        return Points(x, weights.astype(self.current.weights.dtype), None, domain=domain)
+        weights = domain.volume / (law.size * n * law[chosen])
+        return Points(x, weights.astype(self.current.weights.dtype), None)
 
     def _law(self, name: str, batches: jax.Array, at: Any) -> jax.Array:
         """The probabilities of all candidates by one law; uniform ones where it says nothing."""
@@ -82,7 +80,7 @@ def _leverage(current: Points, at: Any) -> Callable[[jax.Array], jax.Array]:
     R = jnp.linalg.qr((jnp.sqrt(current.weights)[:, None, None] * rows).reshape(m * p, d), mode="r")
     _, s, Vt = jnp.linalg.svd(R, full_matrices=False)
     kept = s > CUTOFF * jnp.max(s, initial=0)
-    to_basis = Vt.T * jnp.where(kept, 1 / jnp.where(kept, s, 1), 0)
+    to_basis = Vt.T * jnp.where(kept, 1 / jnp.where(kept, s, 1), 0)[None, :]
     return lambda x: jnp.sum((at.features(x) @ to_basis) ** 2, axis=(1, 2))
 
 
@@ -122,4 +120,4 @@ def adaptive(over: AbstractMeasure, by: str | dict[str, float] = "residual", see
         raise ValueError(f"the shares in by must sum to 1, but they sum to {sum(map(float, shares.values())):.6g}.")
     current = over if isinstance(over, Points) else over.fresh(jax.random.key(seed))
     assert current is not None
-    return Adaptive(over, shares, current, seed)
+    return Adaptive(over, shares, current.draw(), seed)

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ._box import AbstractDomain, Box, MonteCarlo, box
+from ._box import Box, box
+from ._domain import AbstractDomain, MonteCarlo
 from ._points import Points
 from ._product import cross
 from ._tensor import counts, gauss
@@ -65,7 +66,7 @@ def boundary(low: Any, high: Any, n: int | Sequence[int] | None = None) -> Point
         for end in ends
     ]
     x, weights = (jnp.concatenate(parts) for parts in zip(*((face.x, face.weights) for face in faces), strict=True))
-    return Points(x.reshape(-1, *domain.low.shape), weights, None)
+    return Points(x.reshape(-1, *domain.low.shape), weights, None, domain=Boundary(domain))
 
 
 def monte_carlo_boundary(low: Any, high: Any, n: int) -> MonteCarlo:

@@ -1,7 +1,6 @@
-"""Domains of finite volume, boxes first: uniform points drawn anew each step, and low-discrepancy points."""
+"""Boxes: uniform points drawn anew each step, and low-discrepancy points."""
 
-import abc
-from collections.abc import Callable
+import dataclasses
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -9,35 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
+from ._domain import AbstractDomain, MonteCarlo
 from ._points import AbstractMeasure, Points
-
-
-class AbstractDomain(eqx.Module):
-    """A set of finite volume in which uniform points can be drawn."""
-
-    @property
-    @abc.abstractmethod
-    def volume(self) -> jax.Array:
-        """Its length, area or volume."""
-
-    @abc.abstractmethod
-    def uniform(self, key: Any, n: int) -> jax.Array:
-        """Uniform points of it, n of them along the first axis."""
-
-    def evenly(self, x: jax.Array) -> Points:
-        """The points with equal weights that sum to the volume."""
-        return Points(x, jnp.full(x.shape[0], self.volume / x.shape[0]), None)
-
-
-class MonteCarlo(AbstractMeasure):
-    """n uniform points on a domain, drawn anew each step, each with weight volume / n."""
-
-    domain: AbstractDomain
-    n: int = eqx.field(static=True)
-    drawn: ClassVar[bool] = True
-
-    def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
-        return self.domain.evenly(self.domain.uniform(key, self.n))
 
 
 class Box(AbstractDomain):
@@ -124,17 +96,18 @@ def sobol(low: Any, high: Any, n: int, seed: int = 0) -> Points:
     ```
     """
     domain, n = box(low, high), _check.count("n", n)
-    return domain.evenly(domain.fill(_sequence(domain.low.size, n, _check.count("seed", seed, least=0))))
+    x = domain.fill(_sequence(domain.low.size, n, _check.count("seed", seed, least=0)))
+    return dataclasses.replace(domain.evenly(x), domain=domain)
 
 
 class QuasiMonteCarlo(AbstractMeasure):
     """Evenly spread points of the unit box, all shifted by one random vector modulo 1, then moved into a box."""
 
-    domain: Box
+    domain: Box = eqx.field()
     unit: jax.Array
     drawn: ClassVar[bool] = True
 
-    def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
+    def draw(self, key: Any, at: Any = None) -> Points:
         """Freshly shifted points; each by itself is uniform, so integrals are unbiased."""
         shift = jax.random.uniform(key, (1, self.unit.shape[1]), self.unit.dtype)
         return self.domain.evenly(self.domain.fill((self.unit + shift) % 1))

@@ -20,7 +20,7 @@ class Importance(AbstractMeasure):
     target: Callable[..., Any] | None
     drawn: ClassVar[bool] = True
 
-    def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
+    def draw(self, key: Any, at: Any = None) -> Points:
         x = self.propose(key, self.n)
         target = 1.0 if self.target is None else jax.vmap(self.target)(x)
         return Points(x, target / (self.n * jax.vmap(self.density)(x)), None)

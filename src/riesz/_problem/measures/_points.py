@@ -1,8 +1,8 @@
 """What every measure answers, and fixed points with weights and data: the measure that every other one draws."""
 
 import abc
-from collections.abc import Callable
-from typing import Any, ClassVar
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import equinox as eqx
 import jax
@@ -12,16 +12,40 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ... import _check
 
+if TYPE_CHECKING:
+    from ._domain import AbstractDomain
+
 
 class AbstractMeasure(eqx.Module):
     """A measure that can be drawn: `draw` gives the points, weights and data of one step."""
 
     drawn: eqx.AbstractClassVar[bool]
     """Whether every step sees new points, and so needs a key."""
+    adapts = False
+    """Whether `minimise` places the points anew now and then, by `replaced(step, at)`."""
+    # Without an annotation it is no field, so that subclasses may have it as a field or as a property, or not at all.
+    domain = cast("AbstractDomain | None", None)
+    """Where fresh points of the measure can be drawn; None where this is not known."""
 
     @abc.abstractmethod
-    def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> "Points":
-        """The points of one step; `features(x)` gives the tangent rows at the current theta."""
+    def draw(self, key: Any, at: Any = None) -> "Points":
+        """The points of one step; `at` is what is known at the current theta: `at.features(x)`, `at.residual(x)`."""
+
+    @property
+    def count(self) -> int:
+        """The number of points of one step."""
+        return jax.eval_shape(lambda: self.draw(jax.random.key(0))).weights.shape[0]
+
+    def fresh(self, key: Any, n: int | None = None) -> "Points | None":
+        """New points, uniform on the domain, with equal weights that sum to its volume; None where there is no domain.
+
+        **Arguments:**
+
+        - `key`: a random key.
+        - `n`: the number of points; as many as one step has by default.
+        """
+        domain = self.domain
+        return None if domain is None else domain.evenly(domain.uniform(key, self.count if n is None else n))
 
 
 class Points(AbstractMeasure):
@@ -32,21 +56,24 @@ class Points(AbstractMeasure):
     data: jax.Array | None
     mesh: Mesh | None = eqx.field(static=True, default=None)
     """The devices over which the points lie, in equal parts; None where they are not spread."""
+    domain: "AbstractDomain | None" = None
+    """Where the points lie; None where this is not known, and for the points of a step, which need no domain."""
     drawn: ClassVar[bool] = False
 
-    def draw(self, key: Any = None, features: Callable[[Any], Any] | None = None) -> "Points":
-        return self
+    def draw(self, key: Any = None, at: Any = None) -> "Points":
+        """The points without their domain, whose arrays have no axis of points."""
+        return self if self.domain is None else dataclasses.replace(self, domain=None)
 
     def take(self, chosen: jax.Array) -> "Points":
-        """The points with the given indices, their weights and data."""
-        return jax.tree.map(lambda array: array[chosen], self)
+        """The points with the given indices, their weights and data, without a domain."""
+        return jax.tree.map(lambda array: array[chosen], self.draw())
 
     def filled(self, count: int) -> "Points":
-        """The same measure with the first `count` points once more, with weight zero."""
+        """The same measure on the same domain with the first `count` points once more, with weight zero."""
         # By NumPy, which compiles nothing.
         fill = lambda array: jnp.asarray(np.pad(array, [(0, count), *[(0, 0)] * (array.ndim - 1)], mode="wrap"))
         weights = jnp.asarray(np.pad(self.weights, (0, count)))
-        return eqx.tree_at(lambda over: over.weights, jax.tree.map(fill, self), weights)
+        return dataclasses.replace(jax.tree.map(fill, self.draw()), weights=weights, domain=self.domain)
 
     def spread(self, mesh: Mesh) -> "Points":
         """The same measure with its points over all devices, filled up to equal parts with copies of weight zero."""
@@ -57,6 +84,7 @@ class Points(AbstractMeasure):
         return Points(placed.x, placed.weights, placed.data, mesh)
 
     def __rmul__(self, factor: Any) -> "Points":
+        """The points with scaled weights and without a domain, whose volume would no longer be their mass."""
         return Points(self.x, factor * self.weights, self.data)
 
 

@@ -1,6 +1,5 @@
 """Points of a pool, drawn anew each step: mini-batches, and Christoffel points, where the tangent space needs them."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -11,6 +10,7 @@ import numpy as np
 from ... import _check
 from ..._linalg.rows import Stored
 from ..._linalg.solvers import QRSVD
+from ._domain import AbstractDomain
 from ._points import AbstractMeasure, Points
 
 
@@ -21,7 +21,7 @@ class Minibatch(AbstractMeasure):
     n: int = eqx.field(static=True)
     drawn: ClassVar[bool] = True
 
-    def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
+    def draw(self, key: Any, at: Any = None) -> Points:
         m = self.points.x.shape[0]
         chosen = jax.random.choice(key, m, (self.n,), replace=False)
         return (m / self.n) * self.points.take(chosen)
@@ -55,10 +55,18 @@ class Christoffel(AbstractMeasure):
     cutoff: jax.Array
     drawn: ClassVar[bool] = True
 
-    def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
-        if features is None:
-            raise ValueError("features must be given, because Christoffel points follow the tangent space.")
-        law = self.law(features(self.pool.x))
+    @property
+    def domain(self) -> AbstractDomain | None:
+        return self.pool.domain
+
+    @property
+    def count(self) -> int:
+        return self.n
+
+    def draw(self, key: Any, at: Any = None) -> Points:
+        if at is None:
+            raise ValueError("at must be given, because Christoffel points follow the tangent space.")
+        law = self.law(at.features(self.pool.x))
         chosen = jax.random.choice(key, law.shape[0], (self.n,), p=law)
         return (1 / (self.n * law[chosen])) * self.pool.take(chosen)
 

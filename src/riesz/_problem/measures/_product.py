@@ -1,8 +1,8 @@
 """Products of measures: boxes from intervals, space and time from both."""
 
+import dataclasses
 import functools
 import operator
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from ... import _check
 from ..features import flat
+from ._domain import AbstractDomain, domains_of
 from ._points import AbstractMeasure, Points
 
 
@@ -23,6 +24,26 @@ def cross(*factors: Points) -> Points:
     return Points(x, weights, next((part.data for part in parts if part.data is not None), None))
 
 
+class ProductDomain(AbstractDomain):
+    """Every pair of a point of one domain and a point of the other."""
+
+    a: AbstractDomain
+    b: AbstractDomain
+
+    @property
+    def volume(self) -> jax.Array:
+        return self.a.volume * self.b.volume
+
+    def uniform(self, key: Any, n: int) -> jax.Array:
+        first, second = jax.random.split(key)
+        return jnp.concatenate([flat(self.a.uniform(first, n)), flat(self.b.uniform(second, n))], axis=1)
+
+
+def _domain(a: AbstractMeasure, b: AbstractMeasure) -> ProductDomain | None:
+    both = domains_of(a, b)
+    return None if both is None else ProductDomain(*both)
+
+
 class Product(AbstractMeasure):
     """The product of two measures, one of them drawn anew each step."""
 
@@ -30,7 +51,11 @@ class Product(AbstractMeasure):
     b: AbstractMeasure
     drawn: ClassVar[bool] = True
 
-    def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
+    @property
+    def domain(self) -> ProductDomain | None:
+        return _domain(self.a, self.b)
+
+    def draw(self, key: Any, at: Any = None) -> Points:
         """The product of one draw of each; neither factor gets tangent rows, which need points of the product."""
         first, second = jax.random.split(key)
         return cross(self.a.draw(first), self.b.draw(second))
@@ -68,5 +93,5 @@ def product(a: AbstractMeasure, b: AbstractMeasure) -> Points | Product:
     if first.data is not None and second.data is not None:
         raise ValueError("a and b must not both carry data: give the data of the pairs to riesz.points instead.")
     if isinstance(a, Points) and isinstance(b, Points):
-        return cross(a, b)
+        return dataclasses.replace(cross(a.draw(), b.draw()), domain=_domain(a, b))
     return Product(a, b)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import _check
-from ._box import AbstractDomain, MonteCarlo
+from ._domain import AbstractDomain, MonteCarlo
 from ._points import Points
 from ._product import cross
 from ._tensor import gauss_jacobi
@@ -77,7 +77,7 @@ def simplex(vertices: Any, n: int) -> Points:
     ones = jnp.ones_like(shares.x[:, :1])
     left = jnp.concatenate([ones, jnp.cumprod(1 - shares.x, axis=1)], axis=1)
     barycentric = left * jnp.concatenate([shares.x, ones], axis=1)
-    return Points(barycentric @ domain.vertices, domain.volume * shares.weights, None)
+    return Points(barycentric @ domain.vertices, domain.volume * shares.weights, None, domain=domain)
 
 
 def monte_carlo_simplex(vertices: Any, n: int) -> MonteCarlo:

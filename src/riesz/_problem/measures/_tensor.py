@@ -44,7 +44,7 @@ def _tensor(domain: Box, n: Any, rule: Callable[[jax.Array, jax.Array, int], Poi
     """The product of a rule in every coordinate."""
     axes = [rule(*edge, c) for edge, c in zip(domain.edges, counts(n, domain.low.size), strict=True)]
     over = cross(*axes)
-    return Points(over.x.reshape(-1, *domain.low.shape), over.weights, None)
+    return Points(over.x.reshape(-1, *domain.low.shape), over.weights, None, domain=domain)
 
 
 def grid(low: Any, high: Any, n: int | Sequence[int]) -> Points:
