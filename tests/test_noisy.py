@@ -8,6 +8,7 @@ from scipy.optimize import curve_fit
 
 import riesz
 from riesz import Result
+from riesz._methods.auto.pace import Pace
 
 
 def truth(x):
@@ -196,6 +197,15 @@ def test_a_fit_to_noise_ends_by_itself_and_not_at_infinity():
     assert solution.result in (Result.UNBOUNDED, Result.STAGNATED)
     at = jnp.linspace(-2, 2, 401)
     assert jnp.sqrt(jnp.mean((jax.vmap(solution.function)(at) - truth(at)) ** 2)) < 2.0
+
+
+def test_where_parameters_run_to_infinity_the_modest_ones_are_kept():
+    """Of the losses 1 + 1/n at theta = n the product with (1 + n)^0.15 is least next to n = 1/0.15."""
+    pace, first = Pace.start(jnp.zeros(1)), jnp.zeros(1)
+    for n in range(1, 100):
+        pace = pace.after(jnp.asarray(n), jnp.asarray(1 + 1 / n), jnp.array([float(n)]), first)
+    assert pace.modest.theta == 7
+    assert pace.lately.theta == 80
 
 
 def test_a_slowly_converging_fit_is_not_given_up():

@@ -16,6 +16,8 @@ NOTHING = 0.01
 """... and so does one that falls by less than this share of itself while its parameters run away ..."""
 MUCH, SOME = 0.5, 0.1
 """... where its parameters have moved by at least this multiple of their size, over a short stretch or a long one."""
+WORTH = 0.15
+"""Of parameters that run to infinity those are returned at which the loss times this power of their size is least."""
 
 
 class Milestone(eqx.Module):
@@ -30,21 +32,31 @@ class Milestone(eqx.Module):
 
 
 class Pace(eqx.Module):
-    """Where the run stood at the beginning of the short and of the long stretch."""
+    r"""Where the run stood at the beginning of the short and of the long stretch, and where its parameters were modest.
+
+    Modest parameters are those with the least $L(\theta)\, (1 + |\theta_0| + |\theta|)^{0.15}$: to be ten times as
+    large they must lower the loss by 30 %. A loss that cannot be negative falls to a level while they run to infinity;
+    that product does not, and is least near where they begin to run. It is Reginska's choice among the regularised
+    solutions of an ill-posed problem (SIAM J. Sci. Comput. 17, 1996).
+    """
 
     lately: Milestone
     before: Milestone
+    modest: Milestone
 
     @classmethod
     def start(cls, theta: Vector) -> "Pace":
         """Before the first stretch."""
         milestone = Milestone(jnp.full((), jnp.inf, theta.dtype), theta)
-        return cls(milestone, milestone)
+        return cls(milestone, milestone, milestone)
 
-    def after(self, k: jax.Array, lowest: jax.Array, best: Vector) -> "Pace":
-        """After step k, with the lowest loss so far and its parameters."""
+    def after(self, k: jax.Array, lowest: jax.Array, best: Vector, first: Vector) -> "Pace":
+        """After step k, with the lowest loss so far and its parameters, and with those of the start."""
+        norm = jnp.linalg.norm
+        product = lambda loss, theta: loss * (1 + norm(first) + norm(theta)) ** WORTH
+        lower = product(lowest, best) < product(self.modest.loss, self.modest.theta)
         now = lambda due, old: Milestone(jnp.where(due, lowest, old.loss), jnp.where(due, best, old.theta))
-        return Pace(now(k % SHORT == 0, self.lately), now(k % LONG == 0, self.before))
+        return Pace(now(k % SHORT == 0, self.lately), now(k % LONG == 0, self.before), now(lower, self.modest))
 
     def slow(self, k: jax.Array, lowest: jax.Array) -> jax.Array:
         """Whether a loss that can vanish has not fallen quickly."""

@@ -205,15 +205,17 @@ class QuickSteps(eqx.Module):
         left = _far(theta, window) & state.pace.runs_away(*paced, size) & ~view.fallen
         creeps = state.pace.creeps(*paced) & ~view.fallen
         end = _end(view, ahead, window, left, creeps)
+        pace = state.pace.after(k, lowest, best, window.first)
         # Where parameters run to infinity, there is no lowest loss to return, but a place from where they began to run.
-        origin = Straight()(at, None, jnp.where(left, state.pace.lately.theta, best) - theta)
+        modest = jnp.where(positive, pace.modest.theta, state.pace.lately.theta)
+        origin = Straight()(at, None, jnp.where(left, modest, best) - theta)
         moved, loss = choose((end == code(Result.UNBOUNDED), (origin, nan)), (True, (moved, loss)))
         slow = (state.pace.slow(k, lowest) | window.stuck) & (ahead.gain > at.magnitude / 2)
         state = dataclasses.replace(
             state, turned=state.turned + moved.scale * moved.bending, damping=damping, window=window,
             trust=trust.after_step(jnp.where(accepted, at.loss - trial.loss, 0)),
             share=jnp.minimum(jnp.sqrt(ahead.gain / jnp.where(at.magnitude > 0, at.magnitude, 1)), 1),
-            pace=state.pace.after(k, lowest, best),
+            pace=pace,
             last=jnp.where(accepted, moved.delta, 0),
         )  # fmt: skip
         shortened = (factor > 1) | (tries > 1) | (moved.scale < 1) | ~accepted
