@@ -3,7 +3,6 @@
 from equations import equation
 from frontier_problem import Clock, Problem
 
-
 # Poisson's and the heat equation on a square, as benchmarks/equations.py has them. ------------------------------------
 
 
