@@ -68,6 +68,7 @@ class Clock:
             "result": "TIME_LIMIT" if stopped else found.result.name,
             "parameters": int(found.theta.size),
             "loss": float(found.loss),
+            "notes": list(found.notes),
             **looked,
         }
 
