@@ -148,8 +148,9 @@ class Solution(eqx.Module):
         It is the uncertainty that independent noise in the data leaves, to first order. For least squares the variance
         of the noise is estimated from the residuals, unless `sigma` says it; other densities, robust ones and
         likelihoods, assume no distribution (the sandwich formula). Of mini-batches all points are the data; points that
-        are drawn from a domain carry none and are refused. Priors and ridges narrow it. Directions that nothing decides
-        have no part in it.
+        are drawn from a domain carry none and are refused. Priors and ridges narrow it. Equations, which are the terms
+        made by `riesz.residual`, hold without noise, as firmly as their weights say: what is left is the noise of the
+        data in the unknown coefficients of an inverse problem. Directions that nothing decides have no part in it.
 
         **Arguments:**
 
@@ -160,6 +161,25 @@ class Solution(eqx.Module):
         ```
         """
         return self._spread(sigma).covariance
+
+    def deviations(self, sigma: Any = None) -> Any:
+        """The standard deviations of the parameters, as the pytree of `params` where D has one, else as a vector.
+
+        They are the square roots of the diagonal of `covariance`, and infinite where nothing decides a parameter, as is
+        common among the weights of a network. The unknown coefficient of an equation, one parameter beside a network,
+        is found as `solution.params["k"]`, plus or minus `solution.deviations()["k"]`.
+
+        **Arguments:**
+
+        - `sigma`: as for `covariance`.
+
+        ```python
+        solution.params["rate"], solution.deviations()["rate"]
+        ```
+        """
+        found = self._spread(sigma).deviations(np.eye(self.theta.size, dtype=self.theta.dtype))
+        params = getattr(self.D, "params", None)
+        return params(jnp.asarray(found)) if callable(params) else found
 
     def predict(self, x: Any, std: bool = False, sigma: Any = None) -> Any:
         r"""The values of the function at points, and with `std=True` their standard deviations too.

@@ -11,6 +11,7 @@ from ._density import density_kl as density_kl
 from ._density import density_l2 as density_l2
 from ._entries import density_by_name as density_by_name
 from ._equation import Departure as Departure
+from ._equation import Residual as Residual
 from ._equation import prior as prior
 from ._equation import residual as residual
 from ._equation import ritz as ritz
