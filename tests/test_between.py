@@ -202,7 +202,7 @@ class TestAdaptive:
         )
         whole = run(400, None)
         assert whole.history["redrawn"].any()
-        first = int(np.flatnonzero(whole.history["redrawn"])[0])
+        first = int(np.flatnonzero(whole.history["redrawn"])[0]) - 1
         run(first + 3, tmp_path / "run")
         resumed = run(400, tmp_path / "run")
         np.testing.assert_array_equal(resumed.theta, whole.theta)

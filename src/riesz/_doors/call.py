@@ -31,7 +31,7 @@ def _is_true(answer: Any) -> bool:
 
 def _seen(run: Run) -> dict[str, str]:
     """What the progress bar says of the last look between the points."""
-    return {} if run.last_look is None else {"between": f"{run.last_look.loss:.1e}"}
+    return {} if run.looks is None else {"between": f"{run.looks.last.loss:.1e}"}
 
 
 @dataclasses.dataclass

@@ -181,7 +181,7 @@ def _stack(runs: list[Run], D: Parametrisation) -> Solution:
         D=D,
         notes=tuple(dict.fromkeys(note for solution in solutions for note in solution.notes)),
         problem=runs[0].problem,
-        between=np.array([solution.between for solution in solutions]) if runs[0].looks else None,
+        between=np.array([solution.between for solution in solutions]) if runs[0].looks is not None else None,
     )
 
 

@@ -57,7 +57,7 @@ class Look:
         )
 
 
-def _between(problem: Problem, theta: Vector) -> tuple[jax.Array, jax.Array]:
+def _mean_loss(problem: Problem, theta: Vector) -> tuple[jax.Array, jax.Array]:
     """The mean of the loss over fresh points, and whether no density is negative there."""
     loss, v = problem.loss, problem.D(theta)
 
@@ -73,10 +73,28 @@ def _between(problem: Problem, theta: Vector) -> tuple[jax.Array, jax.Array]:
     return jnp.mean(losses), jnp.all(positive)
 
 
-_look = Compiled(_between)
+_between = Compiled(_mean_loss)
 
 
-def look_between(problem: Problem, theta: Vector) -> Look:
-    """The loss at theta between the points."""
-    loss, positive = _look(problem, theta, quick=problem.small, mesh=problem.mesh)
-    return Look(float(loss), bool(positive))
+class Looks:
+    """What a run sees between its points: at first, and at the parameters that were looked at last."""
+
+    def __init__(self, problem: Problem, theta: Vector):
+        self.problem = problem
+        self.first = self._look(theta)
+        self._last: tuple[Any, Look] = theta, self.first
+
+    @property
+    def last(self) -> Look:
+        """What was seen last."""
+        return self._last[1]
+
+    def at(self, theta: Vector) -> Look:
+        """What is between the points at theta."""
+        if self._last[0] is not theta:
+            self._last = theta, self._look(theta)
+        return self.last
+
+    def _look(self, theta: Vector) -> Look:
+        loss, positive = _between(self.problem, theta, quick=self.problem.small, mesh=self.problem.mesh)
+        return Look(float(loss), bool(positive))

@@ -254,7 +254,7 @@ def _start(problem: Problem, theta: Vector, key: Any) -> Carry:
     return Carry(theta, state, drawn, loss, theta, loss, loss, zero, zero, zero, means, validated, zero, points, seen)
 
 
-def _redraw(problem: Problem, carry: Carry, theta: Vector, seen: jax.Array) -> Carry:
+def _redraw(problem: Problem, carry: Carry, theta: Vector) -> Carry:
     """Where a run stands at theta with new points for measures that adapt; what it knew of losses is void."""
     points = problem.loss.replaced(carry.steps, problem.D, theta)
     problem = problem.placed(points)
@@ -262,7 +262,7 @@ def _redraw(problem: Problem, carry: Carry, theta: Vector, seen: jax.Array) -> C
     state, zero = problem.method.elsewhere(theta, carry.state), jnp.zeros_like(carry.collapsed)
     where = theta, state, None, loss, theta, loss, loss
     return Carry(
-        *where, carry.steps, zero, zero, carry.means, carry.validated, jnp.zeros_like(carry.code), points, seen
+        *where, carry.steps, zero, zero, carry.means, carry.validated, jnp.zeros_like(carry.code), points, carry.seen
     )
 
 

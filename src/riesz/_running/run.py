@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._methods.result import CODES, Result
+from .._methods.result import CODES, Result, code
 from .._problem.ridge import plain
 from .._types import Vector
-from .between import Look, can_look, look_between
+from .between import Looks, can_look
 from .loop import CHUNK, TOLERANCES, Carry, Log, Problem, Tests, advance, here, measure, redraw, start
 from .solution import Solution
 from .standing import Standing
@@ -80,27 +80,9 @@ class Run:
         self._tests = Tests(
             never(loss_target), {name: never(tolerance.get(name)) for name in TOLERANCES}, np.asarray(patience)
         )
-        self.looks = can_look(problem.loss) and not problem.drawn
-        """Whether the run looks between its points."""
-        self._first_look = self._look(theta) if self.looks else None
-        self._last_look: tuple[Any, Look | None] = theta, self._first_look
-        """What was seen last, and at which parameters."""
+        self.looks = Looks(problem, theta) if can_look(problem.loss) and not problem.drawn else None
+        self.adapts = problem.loss.adapts
         self.record = self._first(theta)
-
-    def _look(self, theta: Vector) -> Look:
-        return look_between(self.problem, theta)
-
-    @property
-    def last_look(self) -> Look | None:
-        """What was seen between the points last; None where nothing is looked at."""
-        return self._last_look[1]
-
-    def look(self) -> Look | None:
-        """What is between the points at the best parameters; None where nothing is looked at."""
-        best = self.record.carry.best
-        if self.looks and self._last_look[0] is not best:
-            self._last_look = best, self._look(best)
-        return self._last_look[1]
 
     def _first(self, theta: Vector) -> Record:
         carry = start(self.problem, theta, self.key, quick=True, mesh=self.problem.mesh)
@@ -111,8 +93,8 @@ class Run:
         columns = {name: np.zeros(0, dtype) for name, dtype in self.problem.columns.items()}
         columns |= {"loss": np.array(carry.loss)[None], "seconds": np.zeros(1)}
         columns |= {"validation": np.array(validated["lowest"])[None]} if validated else {}
-        columns |= {} if self._first_look is None else {"between": np.array([self._first_look.loss])}
-        columns |= {"redrawn": np.zeros(1, bool)} if self.problem.loss.adapts else {}
+        columns |= {} if self.looks is None else {"between": np.array([self.looks.first.loss])}
+        columns |= {"redrawn": np.zeros(1, bool)} if self.adapts else {}
         columns |= self._measured(lambda: np.broadcast_to(np.asarray(theta), (CHUNK, *theta.shape)), 1)
         if not np.isfinite(loss):
             result = Result.NONFINITE_INPUT
@@ -142,7 +124,9 @@ class Run:
             result = Result.TARGET_REACHED
         else:
             result = Result.RUNNING if record.steps < self.max_steps else Result.STEP_LIMIT
-        carry = eqx.tree_at(lambda carry: carry.code, record.carry, jnp.asarray(np.zeros((), record.carry.code.dtype)))
+        carry = record.carry
+        if record.result is not Result.RUNNING:
+            carry = eqx.tree_at(lambda carry: carry.code, carry, jnp.zeros_like(carry.code))
         return dataclasses.replace(record, carry=carry, result=result)
 
     @property
@@ -159,8 +143,8 @@ class Run:
         """Compile, without a step, so that no compilation is counted as a step's time."""
         try:
             jax.block_until_ready(self._call(0))
-            if self.problem.loss.adapts:
-                jax.block_until_ready(self._redrawn(self.record.carry, self.record.carry.theta, np.inf))
+            if self.adapts:
+                jax.block_until_ready(self._redrawn(self.record.carry.theta))
         except (TypeError, NotImplementedError) as error:
             if "custom_vjp" not in str(error) and "custom_lin" not in str(error):
                 raise
@@ -175,7 +159,11 @@ class Run:
         return advance(self.problem, carry, self.key, most, self._tests, **how)
 
     def advance(self) -> None:
-        """Make the next chunk of steps and record it."""
+        """Make the next chunk of steps and record it; before it, place points anew where a look asks for it."""
+        began, placed = time.perf_counter(), self._placed_anew()
+        if placed is not None:
+            seconds = self.record.seconds + time.perf_counter() - began
+            self.record = dataclasses.replace(self.record, carry=placed, seconds=seconds)
         record = self.record
         # After a call that ended within a chunk, the next chunk ends where it would have.
         count = min(CHUNK - record.steps % CHUNK, max(1, record.steps), self.max_steps - record.steps)
@@ -202,37 +190,42 @@ class Run:
         elif result is Result.RUNNING and record.steps + made >= self.max_steps:
             result = Result.STEP_LIMIT
         steps = record.steps + made
-        if self.looks:
-            columns["between"] = np.full(made, np.nan)
-            columns |= {"redrawn": np.zeros(made, bool)} if self.problem.loss.adapts else {}
-            if result is not Result.RUNNING or steps % CHUNK == 0:
-                carry, result = self._look_after(carry, result, steps < self.max_steps, columns)
+        if self.looks is not None:
+            began, columns["between"] = time.perf_counter(), np.full(made, np.nan)
+            if steps % CHUNK == 0 and not result.ends_run:
+                columns["between"][-1] = self.looks.at(carry.theta).loss
+            columns["seconds"][-1] += time.perf_counter() - began
+        if self.adapts:
+            columns["redrawn"] = np.arange(made) == (0 if placed is not None else -1)
+            carry, result = self._at_an_end(carry, result, steps)
         self.record = Record(carry, result, steps, float(columns["seconds"][-1]), (*record.chunks, columns))
 
-    def _look_after(
-        self, carry: Carry, result: Result, more: bool, columns: dict[str, np.ndarray]
-    ) -> tuple[Carry, Result]:
-        """Look between the points where the run stands, or at what it returns; place them anew where that asks."""
-        began, runs = time.perf_counter(), result is Result.RUNNING
-        theta, loss = (carry.theta, carry.loss) if runs else (carry.best, carry.best_loss)
-        look = self._look(theta)
-        self._last_look = theta, look
-        if theta is carry.theta or np.array_equal(*here((theta, carry.theta), self.problem.mesh)):
-            columns["between"][-1] = look.loss
-        if self.problem.loss.adapts:
-            ends = result.converged or result is Result.STAGNATED
-            # A run that would end goes on with new points while these bring the loss down between them.
-            gains = runs or (ends and more and look.loss < ENOUGH * float(carry.seen))
-            if gains and look.asks(float(loss), self._first_look):
-                carry = self._redrawn(carry, theta, carry.seen if runs else np.asarray(look.loss, carry.loss.dtype))
-                result, columns["redrawn"][-1], columns["loss"][-1] = Result.RUNNING, True, float(carry.loss)
-        columns["seconds"][-1] += time.perf_counter() - began
-        return carry, result
+    def _placed_anew(self) -> Carry | None:
+        """The run with new points where it would have ended, or where the loss between them is far above it."""
+        record = self.record
+        if not self.adapts or self.looks is None or record.steps == 0:
+            return None
+        carry, theta, loss = record.carry, record.carry.theta, record.carry.loss
+        if int(carry.code) != code(Result.RUNNING):
+            return self._redrawn(carry.best)
+        asks = record.steps % CHUNK == 0 and self.looks.at(theta).asks(float(loss), self.looks.first)
+        return self._redrawn(theta) if asks else None
 
-    def _redrawn(self, carry: Carry, theta: Vector, seen: Any) -> Carry:
-        """Where the run stands at theta with new points."""
-        seen = jnp.asarray(seen, carry.loss.dtype)
-        return redraw(self.problem, carry, theta, seen, quick=self.problem.small, mesh=self.problem.mesh)
+    def _redrawn(self, theta: Vector) -> Carry:
+        """The run at theta, with new points."""
+        return redraw(self.problem, self.record.carry, theta, quick=self.problem.small, mesh=self.problem.mesh)
+
+    def _at_an_end(self, carry: Carry, result: Result, steps: int) -> tuple[Carry, Result]:
+        """A run that would end goes on with new points, while these bring the loss between them down."""
+        assert self.looks is not None
+        if not (result.converged or result is Result.STAGNATED) or steps >= self.max_steps:
+            return carry, result
+        look = self.looks.at(carry.best)
+        gains = look.loss < ENOUGH * float(carry.seen)
+        if not gains or not look.asks(float(carry.best_loss), self.looks.first):
+            return carry, result
+        seen = jnp.asarray(look.loss, carry.loss.dtype)
+        return dataclasses.replace(carry, seen=seen), Result.RUNNING
 
     def _measured(self, thetas: Callable[[], Any], made: int) -> dict[str, np.ndarray]:
         """The metrics at the first `made` of the given parameters."""
@@ -272,8 +265,10 @@ class Run:
         notes = self._notes + method.notes(self.problem.loss, record.result, history)
         notes += () if method.solver is None else method.solver.notes(history)
         notes += _of_validation(history, carry.validated)
-        look = self.look()
-        notes += () if look is None else look.note(float(loss), self._first_look)
+        look = None if self.looks is None else self.looks.at(carry.best)
+        if look is not None and np.array_equal(best, last):
+            history["between"][-1] = look.loss
+        notes += () if self.looks is None else self.looks.at(carry.best).note(float(loss), self.looks.first)
         notes += _of_points(history)
         whole = best, loss, last, record.result, record.steps, history, plain(problem.D), notes
         return Solution(*whole, problem=problem, state=state, between=None if look is None else look.loss)
@@ -285,7 +280,7 @@ def _of_points(history: dict[str, np.ndarray]) -> tuple[str, ...]:
     if not steps.size:
         return ()
     often = "once" if steps.size == 1 else f"{steps.size} times"
-    return (f"Points were placed anew {often}, the last time after step {steps[-1]}: losses before are of others.",)
+    return (f"Points were placed anew {often}, the last time after step {steps[-1] - 1}: losses before are of others.",)
 
 
 def _of_validation(history: dict[str, np.ndarray], validated: dict[str, jax.Array]) -> tuple[str, ...]:

@@ -50,7 +50,8 @@ class Solution(eqx.Module):
     history: dict[str, np.ndarray]
     """loss, seconds, metrics and `between` at every iterate (steps + 1 of them); the other columns for every step.
 
-    `between` is the loss between the points, where these were chosen from a domain; NaN where it was not looked at."""
+    `between` is the loss between the points, where these were chosen from a domain; NaN where it was not looked at.
+    `redrawn`, where measures adapt, is True at the first iterate whose loss is on points that were placed anew."""
     D: Callable[[Any], Any]
     notes: tuple[str, ...] = eqx.field(static=True, default=())
     """What a user should know beside the result, in sentences."""
