@@ -16,6 +16,8 @@ y = jnp.sin(x)
 plane = jnp.stack([x, x], axis=1)
 over = riesz.points(x, data=y)
 drawn = riesz.monte_carlo(0.0, 1.0, 5)
+bow = [(0, 0), (1, 1), (1, 0), (0, 1)]
+corner = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 loss = riesz.least_squares(over)
 drawn_loss = riesz.residual(riesz.identity, 0.0, drawn)
 D, theta = riesz.mlp(key, (1, 3, 1))
@@ -97,6 +99,63 @@ MEASURES = [
     ("no draws", lambda: riesz.monte_carlo(0.0, 1.0, 0), ValueError, r"^n must be at least 1"),
     ("draws are text", lambda: riesz.monte_carlo(0.0, 1.0, "5"), TypeError, r"^n must be a whole number"),
     ("infinite box", lambda: riesz.monte_carlo(0.0, jnp.inf, 5), ValueError, r"^high must be finite"),
+    ("disc on a line", lambda: riesz.disc(0.0, 1.0, 5), ValueError, r"^centre must be a point of the plane, .* \(\)"),
+    ("disc in space", lambda: riesz.circle((0, 0, 0), 1.0, 5), ValueError, r"^centre must be .* \(3,\)"),
+    ("disc of no radius", lambda: riesz.disc((0, 0), 0.0, 5), ValueError, r"^radius must be greater than 0"),
+    ("two radii", lambda: riesz.monte_carlo_disc((0, 0), (1, 2), 5), ValueError, r"^radius must be a single number"),
+    ("centre is text", lambda: riesz.circle("0", 1.0, 5), TypeError, r"^centre must be a number"),
+    ("mixed disc", lambda: riesz.disc(jnp.zeros(2), jnp.float32(1), 5), TypeError, r"^centre and radius .* one dtype"),
+    ("no points on a disc", lambda: riesz.disc((0, 0), 1, 0), ValueError, r"^n must be at least 1"),
+    ("no points on a circle", lambda: riesz.circle((0, 0), 1, 0), ValueError, r"^n must be at least 1"),
+    (
+        "two vertices",
+        lambda: riesz.polygon([(0, 0), (1, 0)], 3),
+        ValueError,
+        r"^vertices must be at least 3 .* \(2, 2\)",
+    ),
+    ("polygon in space", lambda: riesz.polygon(np.eye(3), 3), ValueError, r"^vertices must be .* plane, .* \(3, 3\)"),
+    ("closed polygon", lambda: riesz.polygon([*corner, (0, 0)], 3), ValueError, r"^vertices must differ, but 0 and 3"),
+    ("flat polygon", lambda: riesz.polygon([(0, 0), (1, 1), (3, 3)], 3), ValueError, r"^vertices must be .* one line"),
+    (
+        "bow tie",
+        lambda: riesz.polygon(bow, 3),
+        ValueError,
+        r"^vertices must be .* sides from 0 to 1 and from 2 to 3 touch",
+    ),
+    ("bow tie of sides", lambda: riesz.polygon_boundary(bow, 3), ValueError, r"^vertices must be those of a simple"),
+    (
+        "polygon that goes back",
+        lambda: riesz.monte_carlo_polygon([(0, 0), (2, 0), (1, 0), (1, 1)], 3),
+        ValueError,
+        r"^vertices must be those of a simple polygon, but its sides from 0 to 1 and from 1 to 2 touch or cross",
+    ),
+    ("NaN vertex", lambda: riesz.polygon([(0, 0), (1, 0), (nan, 1)], 3), ValueError, r"^vertices must be finite"),
+    ("traced", lambda: jax.jit(lambda v: riesz.polygon(v, 3))(corner), TypeError, r"^vertices must be numbers, not tr"),
+    ("no points in a polygon", lambda: riesz.polygon(corner, 0), ValueError, r"^n must be at least 1"),
+    ("no points on sides", lambda: riesz.polygon_boundary(corner, 0), ValueError, r"^n must be at least 1"),
+    ("no draws in a polygon", lambda: riesz.monte_carlo_polygon(corner, 0), ValueError, r"^n must be at least 1"),
+    ("union of nothing", lambda: riesz.union(), ValueError, r"^measures must be one or more"),
+    ("union with an array", lambda: riesz.union(over, x), TypeError, r"^measures\[1\] must be a measure"),
+    ("measure plus a number", lambda: over + 1.0, TypeError, r"^the other side of \+ must be a measure"),
+    ("number plus a measure", lambda: 1.0 + over, TypeError, r"^the other side of \+ must be a measure"),
+    (
+        "union of two shapes",
+        lambda: riesz.union(drawn, riesz.disc((0, 0), 1, 3)),
+        ValueError,
+        r"^measures must have points of one kind, but 0 has float64 of shape \(\) and 1 has float64 of shape \(2,\)",
+    ),
+    (
+        "union of data",
+        lambda: over + riesz.points(x),
+        ValueError,
+        r"^measures must have data of one kind, .* 1 has none",
+    ),
+    (
+        "union of Christoffel points",
+        lambda: riesz.christoffel(over, 2) + over,
+        ValueError,
+        r"^measures\[0\] must draw its points without the tangent space: features must be given",
+    ),
     ("batch of an array", lambda: riesz.minibatch(x, 5), TypeError, r"^points must be fixed points"),
     ("batch of draws", lambda: riesz.minibatch(drawn, 3), TypeError, r"^points must be fixed points"),
     ("batch too large", lambda: riesz.minibatch(over, 21), ValueError, r"^n must be at most .* 20, but it is 21"),
@@ -569,7 +628,6 @@ def swapped(a):
 pixels = np.linspace(0.0, 1.0, 12).reshape(6, 2)
 labels = np.arange(6) % 3
 line, ends = riesz.gauss_legendre(0.0, 1.0, 5), (np.zeros(2), np.array([1.0, 2.0]))
-corner = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 # What takes an array, as functions of how an array is handed in.
 TAKERS = {
     "points": lambda a: riesz.points(a(pixels), data=a(pixels), weights=a(np.arange(6.0))),
@@ -584,6 +642,8 @@ TAKERS = {
     "a boundary": lambda a: riesz.boundary(*map(a, ends), 3),
     "a sequence": lambda a: riesz.sobol(*map(a, ends), 4),
     "a simplex": lambda a: riesz.simplex(a(corner), 3),
+    "a disc": lambda a: riesz.disc(a(ends[1]), a(1.0), 3),
+    "a polygon": lambda a: riesz.polygon(a(corner), 3),
     "a bubble": lambda a: riesz.box_bubble(*map(a, ends)),
     "a bubble on a line": lambda a: riesz.box_bubble(a(0.0), a(1.0)),
     "a period": lambda a: riesz.periodic(D, a(2.0)),

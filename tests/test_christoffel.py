@@ -196,7 +196,7 @@ class TestLosses:
         assert float(solution.loss) < float(loss(self.D(self.theta)))
 
     def test_numbers_are_leaves(self):
-        measure = riesz.christoffel(self.pool, 5)
+        measure = riesz.christoffel(riesz.points(self.pool.x), 5)
         assert {float(leaf) for leaf in jax.tree.leaves(eqx.filter(measure, lambda a: jnp.ndim(a) == 0))} == {0.1, 1e-8}
 
 

@@ -615,6 +615,15 @@ def test_single_precision_stays_single(name):
     assert psi(jnp.ones(4, np.float32)).dtype == np.float32
 
 
+class Times(eqx.Module):
+    """A source with a number in it."""
+
+    factor: jax.Array
+
+    def __call__(self, x):
+        return self.factor * x
+
+
 COUNTS = np.arange(40) % 3
 AGAIN = {
     "huber": lambda s: (riesz.huber(riesz.points(x, data=s * X), delta=s), D),
@@ -623,7 +632,9 @@ AGAIN = {
         riesz.softmax(riesz.points(x * s, data=COUNTS)),
         riesz.linear(three, size=4)[0],
     ),
-    "ritz": lambda s: (riesz.ritz(s, lambda x: s * x, DOMAIN), D),
+    "ritz": lambda s: (riesz.ritz(s, lambda x: s * x, riesz.points(NODES, weights=WEIGHTS)), D),
+    # On a domain, fresh points need the source itself, and a lambda made anew would compile again.
+    "ritz on a domain": lambda s: (riesz.ritz(s, Times(jnp.asarray(s)), DOMAIN), D),
     "drawn ritz": lambda s: (riesz.ritz(s, jnp.exp, riesz.monte_carlo(0.0, s, 5)), D),
     "normalised": lambda s: (
         riesz.density_kl(riesz.points(s * SAMPLE), DOMAIN),

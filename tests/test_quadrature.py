@@ -462,8 +462,12 @@ class TestDocs:
         assert shown == set(self.names)
         volumes = {"line": 1, "square": 1, "cube": 1, "triangle": 1 / 2, "sides": 4, "corner": 1 / 2, "edges": 4}
         volumes |= {"inside": 1, "even": 1, "interior": 2, "walls": 8, "start": 1}
+        volumes |= {"ell": 3, "around": 8, "plate": math.pi, "rim": 2 * math.pi, "bulged": 3, "both": 8 + 2 * math.pi}
+        volumes |= {"anywhere": 3 + math.pi, "fresh": 3}
         for name, volume in volumes.items():
             over = measures[name]
             weights = over.draw(key).weights if over.drawn else over.weights
             assert float(jnp.sum(weights)) == pytest.approx(volume, rel=1e-12)
         assert float(names["loss"](jnp.sin, key=key)) > 0
+        assert float(names["energy"]) == pytest.approx(-math.pi / 16, rel=1e-13)
+        assert float(names["between"]) == pytest.approx(2.0, rel=0.1)

@@ -6,11 +6,17 @@ from ._boundary import monte_carlo_boundary as monte_carlo_boundary
 from ._box import monte_carlo as monte_carlo
 from ._box import quasi_monte_carlo as quasi_monte_carlo
 from ._box import sobol as sobol
+from ._disc import circle as circle
+from ._disc import disc as disc
+from ._disc import monte_carlo_disc as monte_carlo_disc
 from ._domain import AbstractDomain as AbstractDomain
 from ._importance import importance as importance
 from ._points import AbstractMeasure as AbstractMeasure
 from ._points import Points as Points
 from ._points import points as points
+from ._polygon import monte_carlo_polygon as monte_carlo_polygon
+from ._polygon import polygon as polygon
+from ._polygon import polygon_boundary as polygon_boundary
 from ._pool import Christoffel as Christoffel
 from ._pool import Minibatch as Minibatch
 from ._pool import christoffel as christoffel
@@ -20,3 +26,4 @@ from ._simplex import monte_carlo_simplex as monte_carlo_simplex
 from ._simplex import simplex as simplex
 from ._tensor import gauss_legendre as gauss_legendre
 from ._tensor import grid as grid
+from ._union import union as union

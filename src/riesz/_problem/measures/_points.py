@@ -47,6 +47,14 @@ class AbstractMeasure(eqx.Module):
         domain = self.domain
         return None if domain is None else domain.evenly(domain.uniform(key, self.count if n is None else n))
 
+    def __add__(self, other: Any) -> "AbstractMeasure":
+        from ._union import union  # which is made of measures
+
+        return union(self, _check.kind("the other side of +", other, AbstractMeasure, "a measure"))
+
+    def __radd__(self, other: Any) -> "AbstractMeasure":
+        return self if isinstance(other, int) and other == 0 else self + other  # sum() starts at 0
+
 
 class Points(AbstractMeasure):
     """The measure mu_m = sum_j w_j delta_{x_j}, with data_j attached to x_j."""

@@ -61,8 +61,8 @@ class Product(AbstractMeasure):
         return cross(self.a.draw(first), self.b.draw(second))
 
 
-def _look(name: str, measure: Any) -> Points:
-    """The shapes that a factor draws."""
+def shapes_of(name: str, measure: Any) -> Points:
+    """The shapes that a measure draws by itself."""
     _check.kind(name, measure, AbstractMeasure, "a measure, such as riesz.grid(0, 1, 20)")
     with _check.explained(f"{name} must draw its points without the tangent space"):
         over = jax.eval_shape(lambda: measure.draw(jax.random.key(0) if measure.drawn else None))
@@ -87,7 +87,7 @@ def product(a: AbstractMeasure, b: AbstractMeasure) -> Points | Product:
     walls = riesz.product(riesz.boundary((0, 0), (1, 1), 10), riesz.gauss_legendre(0, 2, 10))
     ```
     """
-    first, second = _look("a", a), _look("b", b)
+    first, second = shapes_of("a", a), shapes_of("b", b)
     if first.x.dtype != second.x.dtype:
         raise TypeError(f"a and b must have one dtype, but they are {first.x.dtype} and {second.x.dtype}.")
     if first.data is not None and second.data is not None:

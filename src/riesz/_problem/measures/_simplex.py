@@ -35,9 +35,22 @@ class Simplex(AbstractDomain):
         return jnp.prod(self.heights) / math.factorial(self.dimension)
 
     def uniform(self, key: Any, n: int) -> jax.Array:
-        """Uniform points, whose barycentric coordinates are exponential variables divided by their sum."""
-        exponential = jax.random.exponential(key, (n, self.dimension + 1), self.vertices.dtype)
-        return exponential / jnp.sum(exponential, axis=1, keepdims=True) @ self.vertices
+        return barycentric(key, n, self.dimension, self.vertices.dtype) @ self.vertices
+
+
+def barycentric(key: Any, n: int, k: int, dtype: Any) -> jax.Array:
+    """The barycentric coordinates of uniform points: exponential variables divided by their sum."""
+    exponential = jax.random.exponential(key, (n, k + 1), dtype)
+    return exponential / jnp.sum(exponential, axis=1, keepdims=True)
+
+
+def rule(k: int, n: int, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    """The barycentric coordinates of n^k points of a k-dimensional simplex, and their weights, which sum to one."""
+    # t_i is the share that vertex i takes of what the vertices before it left over; (1 - t_i)^(k-i) is its density.
+    shares = cross(*(gauss_jacobi(n, k - i, dtype) for i in range(1, k + 1)))
+    ones = jnp.ones_like(shares.x[:, :1])
+    left = jnp.concatenate([ones, jnp.cumprod(1 - shares.x, axis=1)], axis=1)
+    return left * jnp.concatenate([shares.x, ones], axis=1), shares.weights
 
 
 def _simplex(vertices: Any) -> Simplex:
@@ -71,13 +84,8 @@ def simplex(vertices: Any, n: int) -> Points:
     ```
     """
     domain, n = _simplex(vertices), _check.count("n", n)
-    k = domain.dimension
-    # t_i is the share that vertex i takes of what the vertices before it left over; (1 - t_i)^(k-i) is its density.
-    shares = cross(*(gauss_jacobi(n, k - i, domain.vertices.dtype) for i in range(1, k + 1)))
-    ones = jnp.ones_like(shares.x[:, :1])
-    left = jnp.concatenate([ones, jnp.cumprod(1 - shares.x, axis=1)], axis=1)
-    barycentric = left * jnp.concatenate([shares.x, ones], axis=1)
-    return Points(barycentric @ domain.vertices, domain.volume * shares.weights, None, domain=domain)
+    shares, weights = rule(domain.dimension, n, domain.vertices.dtype)
+    return Points(shares @ domain.vertices, domain.volume * weights, None, domain=domain)
 
 
 def monte_carlo_simplex(vertices: Any, n: int) -> MonteCarlo:
