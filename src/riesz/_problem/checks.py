@@ -10,6 +10,7 @@ from .._types import Parametrisation
 from .dependence import may_depend_on_first
 from .features import Whole, traced
 from .integral import AbstractLoss, AbstractTerm, at_one_point
+from .kinks import has_hidden_kinks
 from .measures import Points
 
 
@@ -50,6 +51,11 @@ def check_term(where: str, term: AbstractTerm, over: Points, D: Parametrisation,
     return not may_depend_on_first(jax.make_jaxpr(lambda theta, x: D(theta)(x))(theta, point))
 
 
+def names(loss: AbstractLoss) -> list[str]:
+    """What sentences call the terms of a loss."""
+    return [f"term {index} of the loss" for index in range(len(loss.terms))] if len(loss.terms) > 1 else ["the loss"]
+
+
 def check_problem(loss: Any, D: Any, theta: Any, key: Any) -> tuple[str, ...]:
     """Refuse a loss, a parametrisation and a start that do not fit together, before anything is compiled.
 
@@ -75,6 +81,16 @@ def check_problem(loss: Any, D: Any, theta: Any, key: Any) -> tuple[str, ...]:
     # Measures that follow the tangent space evaluate the model where they draw from.
     with _check.explained("D and operator must accept the points that the loss draws from, but they fail"):
         sample = jax.eval_shape(lambda: loss.draw(key, D, theta))
-    names = [f"term {index} of the loss" for index in range(len(loss.terms))] if len(loss.terms) > 1 else ["the loss"]
-    parts = zip(names, loss.terms, sample, strict=True)
+    parts = zip(names(loss), loss.terms, sample, strict=True)
     return tuple(name for name, term, over in parts if not check_term(name, term, over, D, theta))
+
+
+def kinked(loss: AbstractLoss, D: Parametrisation, theta: jax.Array, key: Any) -> tuple[str, ...]:
+    """The names of the terms whose operator takes second derivatives of a model with kinks, and does not see them."""
+    parts = zip(names(loss), loss.terms, jax.eval_shape(lambda: loss.draw(key, D, theta)), strict=True)
+
+    def hides(term: AbstractTerm, over: Points) -> bool:
+        program, _ = traced(D, term.operator, theta, over.x)
+        return has_hidden_kinks(program, D, term.operator, theta, at_one_point(over.x))
+
+    return tuple(name for name, term, over in parts if hides(term, over))

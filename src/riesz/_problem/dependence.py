@@ -51,9 +51,13 @@ def _advance(equation: Any, arguments: list[Any]) -> list[Known]:
     return [found] * len(equation.outvars)
 
 
+def known_outputs(closed: Any, free: int) -> list[Known]:
+    """What is known of the outputs of a traced program where one argument, by its number, stands for the parameters."""
+    arguments = [Known.FREE if i == free else Known.FIXED for i in range(len(closed.jaxpr.invars))]
+    consts = [Known.FIXED] * len(closed.consts)
+    return [_known(output) for output in walk(closed.jaxpr, consts, arguments, _advance)]
+
+
 def may_depend_on_first(closed: Any) -> bool:
     """Whether an output of a traced program may depend on its first argument, as far as the program shows."""
-    others = [Known.FIXED] * (len(closed.jaxpr.invars) - 1)
-    consts = [Known.FIXED] * len(closed.consts)
-    outputs = walk(closed.jaxpr, consts, [Known.FREE, *others], _advance)
-    return any(_known(output) is Known.FREE for output in outputs)
+    return Known.FREE in known_outputs(closed, 0)

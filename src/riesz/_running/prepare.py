@@ -22,7 +22,7 @@ from .._methods.safeguard import Safeguard
 from .._methods.schemes import AbstractScheme, Choices
 from .._methods.state import STEP_COLUMNS
 from .._methods.step_sizes import Search
-from .._problem.checks import check_problem, check_term
+from .._problem.checks import check_problem, check_term, kinked
 from .._problem.curvature import Curvature
 from .._problem.features import Whole, traced
 from .._problem.integral import AbstractLoss, AbstractTerm, Integral
@@ -70,6 +70,17 @@ def _check_dependence(loss: AbstractLoss, idle: tuple[str, ...]) -> None:
         raise ValueError(f"loss must depend on theta, but {why}")
     if idle:
         warnings.warn(f"In {' and '.join(idle)} {why}", stacklevel=4)
+
+
+def _warn_of_kinks(hidden: tuple[str, ...]) -> None:
+    """Say that second derivatives do not see the kinks of the model, in the terms that are named."""
+    if hidden:
+        warnings.warn(
+            f"In {' and '.join(hidden)} the operator takes second derivatives, and the model has kinks that they do "
+            "not see, as relu and abs make them: the loss may vanish where the equation does not hold; take a smooth "
+            "activation, such as tanh.",
+            stacklevel=4,
+        )
 
 
 def _check_metrics(metrics: Any, theta: jax.Array) -> dict[str, Callable[[Any], Any]]:
@@ -252,7 +263,8 @@ def prepare(
     """
     validation = _check_validation(validation, D, theta)
     chosen = as_method(method)
-    _check_dependence(loss, check_problem(loss, D, theta, key))
+    _check_dependence(loss, idle := check_problem(loss, D, theta, key))
+    _warn_of_kinks(tuple(name for name in kinked(loss, D, theta, key) if name not in idle))
     if isinstance(chosen, AbstractScheme):
         _check_choices(chosen.choices, theta)
     for name, metric in chosen.inner_products.items():
