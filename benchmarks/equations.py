@@ -81,8 +81,8 @@ def rule(low, n):
     return low + (nodes + 1) * (1 - low) / 2, weights * (1 - low) / 2
 
 
-def equation(name):
-    """One of them, by name."""
+def equation(name, finer=1):
+    """One of them, by name; `finer` multiplies the number of points per dimension."""
     hidden = {"poisson": (64,), "heat": (64,), "helmholtz": (20, 20), "wave": (20, 20), "wave-30": (30, 30)}[name]
     sizes = (2, *hidden, 1)
     layers = list(zip(sizes[:-1], sizes[1:], strict=True))
@@ -109,7 +109,7 @@ def equation(name):
         operator = lambda v: lambda x: along(v, T, T)(x) - 4 * along(v, X, X)(x)
         plain, source, inner, sides = D, 0.0, 40 if hidden == (20, 20) else 50, []
         D = lambda theta: lambda x: exact(x * jnp.asarray(X)) + 4 * x[0] * (1 - x[0]) * x[1] ** 2 * plain(theta)(x)
-    (t, w), (s, ws) = rule(low, inner), rule(low, outer)
+    (t, w), (s, ws) = rule(low, finer * inner), rule(low, finer * outer)
     inside = riesz.points(np.stack(np.meshgrid(t, t), -1).reshape(-1, 2), weights=np.outer(w, w).ravel())
     loss = riesz.residual(operator, source, inside)
     if sides:

@@ -19,9 +19,7 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import argparse
 import collections
 import functools
-import hashlib
 import itertools
-import json
 import pathlib
 import sys
 import time
@@ -35,6 +33,7 @@ import nist
 import numpy as np
 import solve
 from equations import equation
+from store import Store, code
 
 import riesz
 
@@ -261,44 +260,6 @@ def rows():
     }  # fmt: skip
 
 
-# The store. -----------------------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def code():
-    """A short name for the code of the library as it stands."""
-    root, found = pathlib.Path(riesz.__file__).parent, hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        found.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
-    return found.hexdigest()[:12]
-
-
-@dataclass
-class Store:
-    """Results in a folder, one file each, put in its place whole."""
-
-    folder: pathlib.Path
-    fresh: bool
-
-    def result(self, row, part, seed, find):
-        """What is stored of a start; found and stored now where there is nothing."""
-        path = self.folder / f"{row}.{part}.{seed}.json"
-        if path.exists() and not self.fresh:
-            return json.loads(path.read_text())
-        result = {"row": row, "part": part, "seed": seed, "code": code(), **find(seed)}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(f".{os.getpid()}.part")
-        aside.write_text(json.dumps(result, indent=1) + "\n")
-        os.replace(aside, path)
-        told = ", ".join(
-            f"{name} {value:.2e}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in result.items()
-            if name not in ("row", "part", "seed", "code")
-        )
-        print(f"{row}, {part}, start {seed}: {told}", file=sys.stderr, flush=True)
-        return result
-
-
 def main():
     every = rows()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -317,7 +278,10 @@ def main():
         for name, row in group:
             first, count = (0, row.starts) if row.own else (options.first, options.starts or row.starts)
             seeds = range(first, first + count)
-            found = {part: [store.result(name, part, seed, find) for seed in seeds] for part, find in row.parts.items()}
+            found = {
+                part: [store.result(functools.partial(find, seed), row=name, part=part, seed=seed) for seed in seeds]
+                for part, find in row.parts.items()
+            }
             others[name] = sum(result["code"] != code() for results in found.values() for result in results)
             print(f"| {row.title} | {cells(**found)} | {row.bar} |", flush=True)
             solve.forget()
