@@ -131,6 +131,8 @@ class InnerProduct(AbstractInnerProduct):
             _check.function("density", self.density)
         if self.over is not None:
             _check.kind("over", self.over, AbstractMeasure, "a measure, such as riesz.grid(0.0, 1.0, 100), or None")
+            if self.over.adapts:
+                raise ValueError("over must not be adaptive for an inner product: only the points of a loss adapt.")
 
     @property
     def drawn(self) -> bool:

@@ -201,15 +201,13 @@ class Run:
         self.record = Record(carry, result, steps, float(columns["seconds"][-1]), (*record.chunks, columns))
 
     def _placed_anew(self) -> Carry | None:
-        """The run with new points where it would have ended, or where the loss between them is far above it."""
+        """The run at its best with new points, where it would have ended, or the loss between them is far above it."""
         record = self.record
         if not self.adapts or self.looks is None or record.steps == 0:
             return None
-        carry, theta, loss = record.carry, record.carry.theta, record.carry.loss
-        if int(carry.code) != code(Result.RUNNING):
-            return self._redrawn(carry.best)
-        asks = record.steps % CHUNK == 0 and self.looks.at(theta).asks(float(loss), self.looks.first)
-        return self._redrawn(theta) if asks else None
+        best, loss = record.carry.best, float(record.carry.best_loss)
+        due = record.steps % CHUNK == 0 and self.looks.at(best).asks(loss, self.looks.first)
+        return self._redrawn(best) if due or int(record.carry.code) != code(Result.RUNNING) else None
 
     def _redrawn(self, theta: Vector) -> Carry:
         """The run at theta, with new points."""

@@ -115,10 +115,16 @@ class Auto(AbstractMethod):
         return eqx.tree_at(lambda state: state.quick.last, state, jnp.zeros_like(theta))
 
     def elsewhere(self, theta: Vector, state: AutoState) -> AutoState:
-        """The same state where somebody else has moved theta, or changed the loss: losses on the way are forgotten."""
+        """The same state where somebody else has moved theta, or changed the loss: losses on the way are forgotten.
+
+        A dive goes on. Who has begun to walk tries quick steps once more, which new points may have set free.
+        """
         window = eqx.tree_at(lambda window: window.first, LossWindow.start(theta), state.quick.window.first)
-        known = lambda state: (state.quick.window, state.quick.pace, state.walk)
-        return eqx.tree_at(known, self.at_rest(theta, state), (window, Pace.start(theta), state.walk.forgetful()))
+        quick = dataclasses.replace(state.quick, window=window, pace=Pace.start(theta))
+        state = dataclasses.replace(self.at_rest(theta, state), quick=quick, walk=state.walk.forgetful())
+        fresh = self.init(state.walk.first)
+        again = dataclasses.replace(state, walk=fresh.walk, phase=fresh.phase, leaving=fresh.leaving, left=fresh.left)
+        return choose((state.phase == WALK, again), (True, state))
 
     def goes_on(self, loss: AbstractLoss) -> bool:
         """Whether long steps may follow: on fixed points, without bounds, with singular values down to rounding."""

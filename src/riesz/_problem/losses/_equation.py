@@ -174,6 +174,8 @@ def ritz(a: Any, f: Any, over: AbstractMeasure) -> Integral:
     ```
     """
     _check.kind("over", over, AbstractMeasure, "a measure, such as riesz.gauss_legendre(0.0, 1.0, 50)")
+    if over.adapts:
+        raise ValueError("over must not be adaptive for ritz: an energy has no residual to place points by.")
     if not callable(f):
         f = _check.leaf(_check.scalar("f", f))
     if not callable(a):

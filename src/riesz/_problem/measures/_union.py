@@ -49,7 +49,7 @@ class Union(AbstractMeasure):
     def domain(self) -> UnionDomain | None:
         return _domain(self.parts)
 
-    def draw(self, key: Any, features: Callable[[Any], Any] | None = None) -> Points:
+    def draw(self, key: Any, at: Any = None) -> Points:
         """The points of one draw of each; none of them gets tangent rows."""
         keys = jax.random.split(key, len(self.parts))
         return _joined([part.draw(own) for part, own in zip(self.parts, keys, strict=True)])
