@@ -2,8 +2,8 @@
 
     python benchmarks/adaptive.py [--seconds 100] [--starts 1] [--only burgers allen-cahn] [--points 2000]
 
-Burgers' equation (nu = 0.01/pi, an odd tanh network 3-14-14-1) and Allen-Cahn's (an even one, 2-20-20-1) on Sobol's points,
-as they are, and as `riesz.adaptive` places them. Relative L2 errors against the references of frontier_reference.py, after
+Burgers' equation (nu = 0.01/pi, an odd tanh network 3-14-14-1) and Allen-Cahn's (an even one, 2-20-20-1) on Sobol's
+points, as they are, and as `riesz.adaptive` places them. Relative L2 errors against frontier_reference.py, after
 equal CPU seconds, compilation aside; "between" is `solution.between`, the loss at points that no step has seen.
 """
 

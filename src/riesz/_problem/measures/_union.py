@@ -1,7 +1,6 @@
 """Sums of measures: the points of all of them, with their own weights."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
