@@ -258,10 +258,10 @@ def kovasznay():
         return riesz.residual(operator, 0.0, riesz.product(x, y)) + riesz.residual(riesz.identity, exact, ends)
 
     def model(key):
-        network, theta0 = riesz.mlp(key, (3, 16, 16, 3), init="glorot")
+        network, theta0 = riesz.mlp(key, (3, 20, 20, 3), activation="sin", init="glorot")
         return riesz.periodic(network, (None, high[1] - low[1])), theta0
 
-    setup = "tanh 3-16-16-3, periodic in y; 20 x 32 points, 32 at each end"
+    setup = "sine 3-20-20-3, periodic in y; 20 x 32 points, 32 at each end"
     solve = one_run(loss, model, exact, uniform(low, high), 120.0)
     return Problem("Kovasznay, Re = 40", '"close to single precision"', 1e-10, 120.0, solve, setup)
 
