@@ -47,12 +47,13 @@ def cells(problem, found):
     """A line of the table, of the starts that are known."""
     column = lambda name: np.array([result.get(name, np.nan) for result in found])
     errors, worst = column("error"), np.nanmax(column("between") / column("loss"), initial=0)
-    bar = f"{problem.bar:.0e}" if np.isfinite(problem.bar) else "-"
+    bar = f"{problem.bar:.0e} in {problem.seconds:.0f} s" if np.isfinite(problem.bar) else "-"
+    arrived = (errors <= problem.bar) & (column("seconds") <= problem.seconds)
     counts = collections.Counter(column("result").tolist())
     results = ", ".join(f"{count} {name}" for name, count in counts.most_common())
     return (
         f"| {problem.name} | {problem.published} | {problem.setup} | {found[0]['parameters']} "
-        f"| {np.median(errors):.1e} | {errors.max():.1e} | {bar} | {(errors <= problem.bar).sum()} of {len(found)} "
+        f"| {np.median(errors):.1e} | {errors.max():.1e} | {bar} | {arrived.sum()} of {len(found)} "
         f"| {np.median(column('seconds')):.0f} | {np.nanmax(column('compiling')):.0f} "
         f"| {np.median(column('steps')):.0f} | {f'{worst:.1g}' if worst else '-'} | {results} |"
     )
