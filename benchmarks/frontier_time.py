@@ -2,7 +2,7 @@
 
 The start is built into the model, u(x, t) = u_0(x) + (t - t_0) N(x, t), and so are periods and symmetries, which the
 equations keep. Where time is cut into slabs, the network of each slab has the sum of those before it as its start, and
-what that sum and its derivatives are at the points is computed once. Errors are measured on the grids of the references.
+what that sum and its derivatives are at the points is computed once. Errors are measured on the references' grids.
 """
 
 from collections.abc import Callable

@@ -216,8 +216,8 @@ class Carry(eqx.Module):
     code: jax.Array
     points: tuple[Points, ...] = ()
     """The points of measures that adapt, as they were placed last; empty where there are none."""
-    seen: Any = None
-    """What was seen between them where the run would have ended last; infinite before."""
+    kept: tuple[Any, ...] = ()
+    """With such measures, the parameters with the lowest loss between the points that was seen, and that loss."""
 
 
 class Tests(eqx.Module):
@@ -250,8 +250,8 @@ def _start(problem: Problem, theta: Vector, key: Any) -> Carry:
         value = problem.validation(theta)
         validated = {"lowest": jnp.where(jnp.isnan(value), jnp.inf, value), "waited": zero}
     points = tuple(term.over.current for term in problem.loss.terms if term.over is not None and term.over.adapts)
-    seen = jnp.full_like(loss, jnp.inf) if points else None
-    return Carry(theta, state, drawn, loss, theta, loss, loss, zero, zero, zero, means, validated, zero, points, seen)
+    kept = (theta, jnp.full_like(loss, jnp.inf)) if points else ()
+    return Carry(theta, state, drawn, loss, theta, loss, loss, zero, zero, zero, means, validated, zero, points, kept)
 
 
 def _redraw(problem: Problem, carry: Carry, theta: Vector) -> Carry:
@@ -262,7 +262,7 @@ def _redraw(problem: Problem, carry: Carry, theta: Vector) -> Carry:
     state, zero = problem.method.elsewhere(theta, carry.state), jnp.zeros_like(carry.collapsed)
     where = theta, state, None, loss, theta, loss, loss
     return Carry(
-        *where, carry.steps, zero, zero, carry.means, carry.validated, jnp.zeros_like(carry.code), points, carry.seen
+        *where, carry.steps, zero, zero, carry.means, carry.validated, jnp.zeros_like(carry.code), points, carry.kept
     )
 
 
@@ -335,7 +335,7 @@ def _step(problem: Problem, carry: Carry, fixed: Any, key: Any, tests: Tests) ->
     log |= {name: getattr(info, name) for name in problem.columns}
     log |= {"theta": theta} if problem.measured else {}
     where = theta, state, sample, loss, best, best_loss, lowest
-    return Carry(*where, steps, collapsed, level, means, validated, number, carry.points, carry.seen), log
+    return Carry(*where, steps, collapsed, level, means, validated, number, carry.points, carry.kept), log
 
 
 def _advance(problem: Problem, carry: Carry, key: Any, count: Any, tests: Tests) -> tuple[Carry, Log]:

@@ -144,7 +144,7 @@ class Run:
         try:
             jax.block_until_ready(self._call(0))
             if self.adapts:
-                jax.block_until_ready(self._redrawn(self.record.carry.theta))
+                jax.block_until_ready(self._redrawn(self.record.carry))
         except (TypeError, NotImplementedError) as error:
             if "custom_vjp" not in str(error) and "custom_lin" not in str(error):
                 raise
@@ -161,6 +161,7 @@ class Run:
     def advance(self) -> None:
         """Make the next chunk of steps and record it; before it, place points anew where a look asks for it."""
         began, placed = time.perf_counter(), self._placed_anew()
+        anew = placed is not None and placed.points is not self.record.carry.points
         if placed is not None:
             seconds = self.record.seconds + time.perf_counter() - began
             self.record = dataclasses.replace(self.record, carry=placed, seconds=seconds)
@@ -196,34 +197,46 @@ class Run:
                 columns["between"][-1] = self.looks.at(carry.theta).loss
             columns["seconds"][-1] += time.perf_counter() - began
         if self.adapts:
-            columns["redrawn"] = np.arange(made) == (0 if placed is not None else -1)
-            carry, result = self._at_an_end(carry, result, steps)
+            columns["redrawn"] = np.arange(made) == (0 if anew else -1)
+            result = self._at_an_end(carry, result, steps)
         self.record = Record(carry, result, steps, float(columns["seconds"][-1]), (*record.chunks, columns))
 
     def _placed_anew(self) -> Carry | None:
-        """The run at its best with new points, where it would have ended, or the loss between them is far above it."""
-        record = self.record
-        if not self.adapts or self.looks is None or record.steps == 0:
+        """The run with new points, where it would have ended or the loss between them is far above that at them.
+
+        It goes on where the loss between the points was lowest, by all looks there were.
+        """
+        if not self.adapts or self.looks is None or self.record.steps == 0:
             return None
-        best, loss = record.carry.best, float(record.carry.best_loss)
-        due = record.steps % CHUNK == 0 and self.looks.at(best).asks(loss, self.looks.first)
-        return self._redrawn(best) if due or int(record.carry.code) != code(Result.RUNNING) else None
+        carry, ended = self.record.carry, int(self.record.carry.code) != code(Result.RUNNING)
+        if not ended and self.record.steps % CHUNK:
+            return None
+        asks = self.looks.at(carry.best).asks(float(carry.best_loss), self.looks.first)
+        carry = dataclasses.replace(carry, kept=self._kept(carry))
+        return self._redrawn(carry) if ended or asks else carry
 
-    def _redrawn(self, theta: Vector) -> Carry:
-        """The run at theta, with new points."""
-        return redraw(self.problem, self.record.carry, theta, quick=self.problem.small, mesh=self.problem.mesh)
+    def _redrawn(self, carry: Carry) -> Carry:
+        """The run at what was kept, with new points."""
+        return redraw(self.problem, carry, carry.kept[0], quick=self.problem.small, mesh=self.problem.mesh)
 
-    def _at_an_end(self, carry: Carry, result: Result, steps: int) -> tuple[Carry, Result]:
+    def _kept(self, carry: Carry) -> tuple[Any, ...]:
+        """The best parameters so far by looks between the points, and what was seen there."""
+        assert self.looks is not None
+        look = self.looks.at(carry.best).loss
+        better = not carry.kept[1] <= look
+        return (carry.best, jnp.asarray(look, carry.loss.dtype)) if better else carry.kept
+
+    def _at_an_end(self, carry: Carry, result: Result, steps: int) -> Result:
         """A run that would end goes on with new points, while these bring the loss between them down."""
         assert self.looks is not None
-        if not (result.converged or result is Result.STAGNATED) or steps >= self.max_steps:
-            return carry, result
-        look = self.looks.at(carry.best)
-        gains = look.loss < ENOUGH * float(carry.seen)
-        if not gains or not look.asks(float(carry.best_loss), self.looks.first):
-            return carry, result
-        seen = jnp.asarray(look.loss, carry.loss.dtype)
-        return dataclasses.replace(carry, seen=seen), Result.RUNNING
+        if not (result.converged or result is Result.STAGNATED):
+            return result
+        look, kept = self.looks.at(carry.best), float(carry.kept[1])
+        asks = look.asks(float(carry.best_loss), self.looks.first)
+        if asks and look.loss < ENOUGH * kept and steps < self.max_steps:
+            return Result.RUNNING
+        # What is returned is then not where the run has converged.
+        return Result.STAGNATED if kept < look.loss else result
 
     def _measured(self, thetas: Callable[[], Any], made: int) -> dict[str, np.ndarray]:
         """The metrics at the first `made` of the given parameters."""
@@ -257,7 +270,13 @@ class Run:
         record, carry = self.record, self.record.carry
         history = self.history()
         # On one device: what is done with these next is no part of the run.
-        found = carry.best, carry.best_loss, carry.theta, carry.state, self.problem.placed(carry.points)
+        problem = self.problem.placed(carry.points)
+        if self.adapts and record.steps:
+            kept, seen = self._kept(carry)
+            if kept is not carry.best and float(seen) < float("inf"):
+                there = start(problem, kept, self.key, quick=True, mesh=problem.mesh)
+                carry = dataclasses.replace(carry, best=kept, best_loss=there.loss)
+        found = carry.best, carry.best_loss, carry.theta, carry.state, problem
         best, loss, last, state, problem = here(found, self.problem.mesh)
         method = self.problem.method.method
         notes = self._notes + method.notes(self.problem.loss, record.result, history)

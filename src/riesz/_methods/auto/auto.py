@@ -117,14 +117,12 @@ class Auto(AbstractMethod):
     def elsewhere(self, theta: Vector, state: AutoState) -> AutoState:
         """The same state where somebody else has moved theta, or changed the loss: losses on the way are forgotten.
 
-        A dive goes on. Who has begun to walk tries quick steps once more, which new points may have set free.
+        Quick steps are tried once more, because new points may have set them free.
         """
+        rests, fresh = self.at_rest(theta, state), self.init(state.walk.first)
         window = eqx.tree_at(lambda window: window.first, LossWindow.start(theta), state.quick.window.first)
-        quick = dataclasses.replace(state.quick, window=window, pace=Pace.start(theta))
-        state = dataclasses.replace(self.at_rest(theta, state), quick=quick, walk=state.walk.forgetful())
-        fresh = self.init(state.walk.first)
-        again = dataclasses.replace(state, walk=fresh.walk, phase=fresh.phase, leaving=fresh.leaving, left=fresh.left)
-        return choose((state.phase == WALK, again), (True, state))
+        quick = dataclasses.replace(rests.quick, window=window, pace=Pace.start(theta, state.k - 1))
+        return dataclasses.replace(fresh, quick=quick, ceiling=state.ceiling, k=state.k)
 
     def goes_on(self, loss: AbstractLoss) -> bool:
         """Whether long steps may follow: on fixed points, without bounds, with singular values down to rounding."""

@@ -54,10 +54,6 @@ class Walk(eqx.Module):
         losses = jnp.full(SLOW, jnp.inf, theta.dtype)
         return cls(theta, theta, one, edge.astype(theta.dtype), inf, jnp.asarray(False), one, none - stretch, losses)
 
-    def forgetful(self) -> "Walk":
-        """The same walk where the loss is no longer what it was."""
-        return dataclasses.replace(self, lowest=jnp.full_like(self.lowest, jnp.inf), losses=self.turned().losses)
-
     def turned(self, **changes: jax.Array) -> "Walk":
         """At the beginning of a stretch or of a dive."""
         losses = jnp.full_like(self.losses, jnp.inf)

@@ -43,12 +43,14 @@ class Pace(eqx.Module):
     lately: Milestone
     before: Milestone
     modest: Milestone
+    began: jax.Array
+    """After how many steps the first stretch began."""
 
     @classmethod
-    def start(cls, theta: Vector) -> "Pace":
+    def start(cls, theta: Vector, began: jax.Array | int = 0) -> "Pace":
         """Before the first stretch."""
         milestone = Milestone(jnp.full((), jnp.inf, theta.dtype), theta)
-        return cls(milestone, milestone, milestone)
+        return cls(milestone, milestone, milestone, jnp.zeros((), int) + began)
 
     def after(self, k: jax.Array, lowest: jax.Array, best: Vector, first: Vector) -> "Pace":
         """After step k, with the lowest loss so far and its parameters, and with those of the start."""
@@ -56,11 +58,18 @@ class Pace(eqx.Module):
         product = lambda loss, theta: loss * (1 + norm(first) + norm(theta)) ** WORTH
         lower = product(lowest, best) < product(self.modest.loss, self.modest.theta)
         now = lambda due, old: Milestone(jnp.where(due, lowest, old.loss), jnp.where(due, best, old.theta))
-        return Pace(now(k % SHORT == 0, self.lately), now(k % LONG == 0, self.before), now(lower, self.modest))
+        k = k - self.began
+        lately, before = now(k % SHORT == 0, self.lately), now(k % LONG == 0, self.before)
+        return Pace(lately, before, now(lower, self.modest), self.began)
+
+    def _after_two(self, k: jax.Array) -> jax.Array:
+        """Whether a short stretch ends that is not the first."""
+        k = k - self.began
+        return (k % SHORT == 0) & (k >= 2 * SHORT)
 
     def slow(self, k: jax.Array, lowest: jax.Array) -> jax.Array:
         """Whether a loss that can vanish has not fallen quickly."""
-        return (k % SHORT == 0) & (k >= 2 * SHORT) & (lowest > self.lately.loss / QUICKLY)
+        return self._after_two(k) & (lowest > self.lately.loss / QUICKLY)
 
     def runs_away(
         self, k: jax.Array, lowest: jax.Array, best: Vector, promise: jax.Array, size: jax.Array
@@ -70,9 +79,9 @@ class Pace(eqx.Module):
         Or for hardly any of the loss, which has a `size` where it cannot be negative.
         """
         hardly = lowest > self.lately.loss - jnp.maximum(HARDLY * promise, NOTHING * size)
-        return (k % SHORT == 0) & (k >= 2 * SHORT) & hardly & self.lately.moved(best, MUCH)
+        return self._after_two(k) & hardly & self.lately.moved(best, MUCH)
 
     def creeps(self, k: jax.Array, lowest: jax.Array, best: Vector, promise: jax.Array) -> jax.Array:
         """Whether the parameters still move over a long stretch, for hardly any of what the model promises."""
         hardly = lowest > self.before.loss - HARDLY * promise
-        return (k % LONG == 0) & hardly & self.before.moved(best, SOME)
+        return ((k - self.began) % LONG == 0) & hardly & self.before.moved(best, SOME)
