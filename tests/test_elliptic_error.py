@@ -84,7 +84,7 @@ def test_bounds_hold_and_are_near_the_error(name, at_sides):
     u, a, c, low, high = EQUATIONS[name]
     wrong = departure(np.size(low), low, high, at_sides)
     bound, ratios = efficiencies(u, lambda x: u(x) + wrong(x), a, c, low, high, name=name)
-    assert np.all(ratios >= 1 - 1e-6) and np.all(ratios <= 6)
+    assert np.all(ratios >= 1 - 1e-6) and np.all(ratios <= 8)
     if not (callable(a) or callable(c) or a is MATRIX):
         assert np.all(ratios <= 1.6)  # sharp but for what is carried from the sides
     assert not bound.notes and (bound.mismatch > 0) == at_sides
@@ -257,7 +257,8 @@ def test_a_lift_has_the_values_of_the_sides_and_is_made_of_them():
 def test_kinks_are_seen():
     """A network of relu has a second derivative of zero, and a kink in a that v does not answer has no residual."""
     D, theta = riesz.mlp(jax.random.key(1), (2, 20, 1), activation="relu")
-    bound = riesz.elliptic_error(D(theta), 1.0, 1.0, (0.0, 0.0), (1.0, 1.0), n=40)
+    bubble = riesz.box_bubble((0.0, 0.0), (1.0, 1.0))
+    bound = riesz.elliptic_error(lambda x: bubble(x) * D(theta)(x), 1.0, 1.0, (0.0, 0.0), (1.0, 1.0), n=40)
     assert np.isinf([bound.l2, bound.energy, bound.sup]).all() and "jump" in bound.notes[0] and "jump" in str(bound)
     two = lambda x: jnp.where(x < 0.4, 1.0, 4.0)
     assert riesz.elliptic_error(lambda x: x * (1 - x), two, 1.0, 0.0, 1.0).notes

@@ -119,6 +119,8 @@ def elliptic_error(
     r = known[0].residual, known[1].residual
     bare = inside(r)
     missed = inside.largest(at_points(b, rules[0].sides, rules[1].sides))
+    if not jnp.isfinite(missed):
+        raise ValueError("g - v must be finite on the boundary, but it is not.")
     exact = missed <= 64 * jnp.finfo(missed.dtype).eps * jnp.max(jnp.abs(known[0].value))
     # The part of the error that solves the equation without a source is largest on the boundary.
     norms = bare.plus(jnp.sqrt(rules[0].volume) * missed, jnp.where(exact, 0.0, jnp.inf), missed)
@@ -212,6 +214,8 @@ def _rules(domain: Box, n: int | None, over: Any, sides: Any) -> tuple[Rule, Rul
     shapes = {each.x.shape[1:] for each in over} | {sides.shape[1:]}
     if shapes != {domain.low.shape} or sides.shape[0] == 0:
         raise ValueError(f"over and sides must hold points of shape {domain.low.shape}, as low has, not {shapes}.")
+    if not all(bool(jnp.all((domain.low[None] <= x) & (x <= domain.high[None]))) for x in (over[0].x, over[1].x)):
+        raise ValueError("over must lie between low and high, the corners of a box that holds the domain.")
     return Rule(over[0], sides), Rule(over[1], sides)
 
 
