@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import riesz
 from riesz._problem.elliptic import Elliptic, scalar
-from riesz._problem.kinks import defect
+from riesz._problem.jumps import defect
 from riesz._problem.lifting import lift
 from riesz._problem.measures import Points, box
 from riesz._problem.residual_bounds import Inside, Rule, rule_on
@@ -73,12 +73,10 @@ EQUATIONS = {
     "a is 1 + x y": (PLANE, lambda x: 1 + x[0] * x[1], 0.0, (0.0, 0.0), (1.0, 2.0)),
     "a is a function of matrices": (PLANE, lambda x: (1 + x[0]) * MATRIX, lambda x: x[1], (0.0, 0.0), (1.0, 2.0)),
 }
-QUICK = ("-((1 + x) u')' + x u", "-Laplace u")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in EQUATIONS]
-)
+@pytest.mark.at_once(3)
+@pytest.mark.parametrize("name", EQUATIONS)
 @pytest.mark.parametrize("at_sides", [False, True], ids=["exact on the sides", "wrong on the sides"])
 def test_bounds_hold_and_are_near_the_error(name, at_sides):
     u, a, c, low, high = EQUATIONS[name]
@@ -133,6 +131,7 @@ def half_trained(steps, layers, u, low, high):
     return riesz.minimise(loss, D, theta0, max_steps=steps, progress=False).function
 
 
+@pytest.mark.at_once(2)
 @pytest.mark.parametrize("steps", [2, 10, 40, 400])
 def test_bounds_hold_for_networks_on_their_way(steps):
     """The last one is near rounding, where the error itself is known to a few digits only."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _check
 from .._problem.elliptic import Elliptic, Known, at_points, scalar
-from .._problem.kinks import jumps
+from .._problem.jumps import jumps
 from .._problem.lifting import inward, lift
 from .._problem.measures import Box, Points, box
 from .._problem.operators import gradient

@@ -1,4 +1,4 @@
-r"""Kinks: where the flux $a \nabla v$ jumps, its divergence by differentiation is not its divergence."""
+r"""Jumps: where the flux $a \nabla v$ jumps, its divergence by differentiation is not its divergence."""
 
 import itertools
 
