@@ -44,6 +44,8 @@ def solve(short=False):
             loss, D, theta0, riesz.auto(long=False), max_steps=10 if short else 120, metrics={"error": error}
         )
         found[f"{name}: relative L2 error"] = float(error(solution.theta))
+        bound = riesz.elliptic_error(solution.function, 1.0, source, LOW, HIGH)  # which does not know u
+        found[f"{name}: bound of it"] = bound.l2 / 0.5  # the norm of u
         found[f"{name}: steps"] = solution.steps
         found[f"{name}: errors"] = np.asarray(solution.history["error"])
         found[f"{name}: where"] = np.abs(np.asarray(jax.vmap(solution.function)(z) - u)).reshape(101, 101)

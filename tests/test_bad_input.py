@@ -564,7 +564,62 @@ SPACES = [
     ("space with a seed", lambda: riesz.tangent_space(drawn_loss, D, theta, key=1), TypeError, r"^key must be one"),
 ]
 
-CALLS = MEASURES + LOSSES + MODELS + PARTS + METHODS + PROBLEMS + OPTIONS + MANY + SPACES
+
+def error(v=jnp.sin, a=1.0, f=0.0, low=0.0, high=1.0, **options):
+    return riesz.elliptic_error(v, a, f, low, high, n=options.pop("n", 8), **options)
+
+
+def plane_error(**options):
+    return error(**{"v": jnp.sum, "low": (0.0, 0.0), "high": (1.0, 1.0), **options})
+
+
+inside = riesz.points(jnp.full((3, 2), 0.5))
+ERRORS = [
+    ("error of an array", lambda: error(y), TypeError, r"^v must be a function"),
+    ("error of a solution", lambda: error(None), TypeError, r"^v must be a function"),
+    ("error of two values", lambda: error(lambda x: jnp.stack([x, x])), ValueError, r"^v must have one value at every"),
+    ("a is negative", lambda: error(a=-1.0), ValueError, r"^a must be greater than 0"),
+    ("a is text", lambda: error(a="a"), TypeError, r"^a must be a number"),
+    ("a is NaN", lambda: error(a=nan), ValueError, r"^a must be finite"),
+    ("a is a vector", lambda: plane_error(a=jnp.ones(2)), ValueError, r"^a must give a number .* or an n x n matrix"),
+    ("a is indefinite", lambda: plane_error(a=-jnp.eye(2)), ValueError, r"^a must be positive, .* at the point"),
+    ("a is not symmetric", lambda: plane_error(a=jnp.eye(2) + jnp.eye(2, k=1)), ValueError, r"^a must be .* symmetric"),
+    ("a changes its sign", lambda: error(a=lambda x: x - 0.5), ValueError, r"^a must be positive, .* at the point"),
+    ("a takes two", lambda: error(a=lambda x, y: x), ValueError, r"^a must be a function of a point"),
+    ("c is negative", lambda: error(c=-1.0), ValueError, r"^c must be at least 0"),
+    ("c is negative somewhere", lambda: error(c=lambda x: x - 0.5), ValueError, r"^c must be at least 0, but at the p"),
+    ("c is a vector", lambda: plane_error(c=lambda x: x), ValueError, r"^c must give a number at every point"),
+    ("f is a vector", lambda: error(f=jnp.ones(2)), ValueError, r"^f must be a single number"),
+    ("f has vectors", lambda: plane_error(f=lambda x: x), ValueError, r"^f must give a number at every point"),
+    ("f is None", lambda: error(f=None), TypeError, r"^f must be a number"),
+    ("f is not finite", lambda: error(f=lambda x: jnp.log(x - 0.5)), ValueError, r"^the residual must be finite, but"),
+    ("g is a vector", lambda: error(g=jnp.ones(2)), ValueError, r"^g must be a single number"),
+    ("g has vectors", lambda: plane_error(g=lambda x: x), ValueError, r"^g must give a number at every point"),
+    ("g takes two", lambda: error(g=lambda x, y: x), ValueError, r"^g must be a function of a point"),
+    ("g is NaN", lambda: error(g=lambda x: nan * x), ValueError, r"^g - v must be finite on the boundary"),
+    ("error on no box", lambda: error(low=1.0, high=0.0), ValueError, r"^low must lie below high"),
+    ("error at few points", lambda: error(n=7), ValueError, r"^n must be at least 8"),
+    ("error at half a point", lambda: error(n=8.5), TypeError, r"^n must be a whole number"),
+    ("sides alone", lambda: plane_error(sides=plane), ValueError, r"^over must be given where sides is"),
+    ("over and n", lambda: plane_error(over=(inside, inside)), ValueError, r"^n must be None where over"),
+    ("over alone", lambda: plane_error(over=(inside,) * 2, n=None), ValueError, r"^sides must be given where over is"),
+    ("over is one", lambda: plane_error(over=inside, sides=plane, n=None), TypeError, r"^over must be two measures"),
+    (
+        "over is drawn",
+        lambda: plane_error(over=(riesz.monte_carlo((0, 0), (1, 1), 5),) * 2, sides=plane, n=None),
+        TypeError,
+        r"^over must be two measures of fixed points",
+    ),
+    (
+        "over outside",
+        lambda: plane_error(over=(riesz.points(2 * plane),) * 2, sides=plane, n=None),
+        ValueError,
+        r"^over must lie between low and high",
+    ),
+    ("over a line", lambda: plane_error(over=(over,) * 2, sides=plane, n=None), ValueError, r"^over and sides must"),
+]
+
+CALLS = ERRORS + MEASURES + LOSSES + MODELS + PARTS + METHODS + PROBLEMS + OPTIONS + MANY + SPACES
 
 
 @pytest.fixture

@@ -91,6 +91,18 @@ def test_the_examples_of_the_page_on_fitting_run(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_examples_of_the_page_on_errors_run(tmp_path):
+    names = run_page("docs/errors.md", tmp_path)
+    x = riesz.gauss_legendre((0.0, 0.0), (1.0, 1.0), 50)
+    solution, f, bound = names["solution"], names["f"], names["bound"]
+    e = jax.vmap(lambda x: solution.function(x).reshape(()) - f(x) / (2 * np.pi**2))(x.x)
+    assert 0.999 < bound.l2 / float(jax.numpy.sqrt(x.weights @ e**2)) < 1.1 and bound.sup > float(abs(e).max())
+    assert names["on_a_disc"].sup == pytest.approx(0.01, rel=1e-6)
+    k, deviation = names["found"].params["k"], names["found"].deviations()["k"]
+    assert abs(k - 5.0) < 3 * deviation < 1.5
+
+
+@pytest.mark.slow
 def test_the_example_of_the_scale_page_runs(tmp_path):
     names = run_page("docs/scale.md", tmp_path)
     assert names["mesh"].size == 8 and names["solution"].steps == 20

@@ -33,7 +33,14 @@ GALLERY = {
         max(found[f"{name}: total variation"] for name in ("cross-entropy", "least squares")) <= 0.03
     ),
     "poisson": lambda found: (
-        found["residual: relative L2 error"] <= 1e-6 and found["Ritz energy: relative L2 error"] <= 1e-4
+        found["residual: relative L2 error"] <= 1e-6
+        and found["Ritz energy: relative L2 error"] <= 1e-4
+        and all(
+            0.99 * found[f"{name}: relative L2 error"]  # which is taken on a grid
+            < found[f"{name}: bound of it"]
+            < 1.5 * found[f"{name}: relative L2 error"]
+            for name in ("residual", "Ritz energy")
+        )
     ),
     "burgers": lambda found: np.linalg.norm(found["v"] - found["u"]) <= 1e-3 * np.linalg.norm(found["u"]),
     "digits": lambda found: found["held-out images read correctly, per cent"] >= 97 and found["steps"] <= 30,

@@ -3,6 +3,8 @@
 import importlib as _importlib
 import typing as _typing
 
+from ._doors.elliptic_error import Bound as Bound
+from ._doors.elliptic_error import elliptic_error as elliptic_error
 from ._doors.fit import curve_fit as curve_fit
 from ._doors.fit import fit as fit
 from ._doors.load import load as load

@@ -3,6 +3,8 @@
 from ._adaptive import adaptive as adaptive
 from ._boundary import boundary as boundary
 from ._boundary import monte_carlo_boundary as monte_carlo_boundary
+from ._box import Box as Box
+from ._box import box as box
 from ._box import monte_carlo as monte_carlo
 from ._box import quasi_monte_carlo as quasi_monte_carlo
 from ._box import sobol as sobol
@@ -24,6 +26,7 @@ from ._pool import minibatch as minibatch
 from ._product import product as product
 from ._simplex import monte_carlo_simplex as monte_carlo_simplex
 from ._simplex import simplex as simplex
+from ._tensor import gauss as gauss
 from ._tensor import gauss_legendre as gauss_legendre
 from ._tensor import grid as grid
 from ._union import union as union
