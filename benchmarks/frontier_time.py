@@ -1,8 +1,9 @@
 """Problems of frontier.py that evolve from a given start: Burgers, Allen-Cahn, Korteweg-de Vries, Kuramoto-Sivashinsky.
 
-The start is built into the model, u(x, t) = u_0(x) + (t - t_0) N(x, t), and so are periods and symmetries, which the
-equations keep. Where time is cut into slabs, the network of each slab has the sum of those before it as its start, and
-what that sum and its derivatives are at the points is computed once. Errors are those on the grids of references.
+The start is built into the model, and so are periods and symmetries, which the equations keep. In one piece it is
+u_0(x) + t N(x, t). In slabs of time it is b(x) + N(x, t) - N(x, t_0), with b what the slabs before end with, whose
+derivatives at the points are computed once: with (t - t_0) N, N would have to undo b wherever waves have moved on.
+Errors are those on the grids of frontier_reference.py.
 """
 
 from collections.abc import Callable
@@ -165,7 +166,7 @@ class Slabs:
         return list(zip(self.sizes[:-1], self.sizes[1:], strict=True))
 
     def increment(self, k):
-        """(t - t_k) N(x, t), which vanishes where the slab begins, of (x, t) and whatever else a point has."""
+        """N(x, t) - N(x, t_k), which vanishes where the slab begins, of (x, t) and whatever else a point has."""
         t0, t1, plain = self.times[k], self.times[k + 1], network(self.layers)
 
         def D(theta):
@@ -173,11 +174,18 @@ class Slabs:
 
             def v(p):
                 angle = 2 * PI / self.period * p[0]
-                return (p[1] - t0) * N(jnp.stack([jnp.cos(angle), jnp.sin(angle), 2 * (p[1] - t0) / (t1 - t0) - 1]))
+                at = lambda time: N(jnp.stack([jnp.cos(angle), jnp.sin(angle), time]))
+                return at(2 * (p[1] - t0) / (t1 - t0) - 1) - at(jnp.full_like(angle, -1.0))
 
             return v
 
         return D
+
+    def continued(self, theta):
+        """The parameters with which the network of the next slab goes on in time where this one ends."""
+        inputs, width = self.layers[0]
+        weights = theta[: inputs * width].reshape(width, inputs)
+        return theta.at[inputs * width : inputs * width + width].add(2 * weights[:, -1])
 
     def before(self, thetas):
         """u at the end of the slabs whose parameters are given, as a function of x."""
@@ -227,14 +235,14 @@ def in_slabs(slabs, key, name, published, bar, seconds):
     ref, count = reference(key), len(slabs.times) - 1
 
     def solve(seed):
-        clock, thetas, losses, finer, results = Clock(seconds), [], [], [], []
+        clock, thetas, losses, finer, theta = Clock(seconds), [], [], [], glorot(slabs.layers)(seed)
         for k in range(count):
             loss = slabs.loss(thetas)
-            found = clock.minimise(loss, slabs.increment(k), glorot(slabs.layers)(seed), share=(k + 1) / count)
+            found = clock.minimise(loss, slabs.increment(k), theta, share=(k + 1) / count)
             losses.append(float(found.loss))
             finer.append(float(slabs.loss(thetas, FINER)(found.function)))
-            results.append(found.result.name)
             thetas.append(found.theta)
+            theta = slabs.continued(found.theta)
         D = lambda _: slabs.function(thetas)
         known = with_error(clock, ref, D, found, None)
         parameters = known["parameters"] * count
