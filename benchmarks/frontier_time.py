@@ -87,7 +87,7 @@ def burgers(nu, key, name, published, bar, seconds, rounds):
     A = lambda v: lambda p: along(v, T)(p) + v(p) * along(v, X)(p) - nu * along(v, X, X)(p)
 
     def solve(seed):
-        clock, theta, image = Clock(seconds), glorot(layers)(seed), None
+        clock, theta, image, found = Clock(seconds), glorot(layers)(seed), None, None
         for step in range(rounds + 1):
             loss = riesz.residual(A, 0.0, by_residual(image, n, step))
             limit = {"max_steps": SHORT} if step < rounds else {}
@@ -197,7 +197,7 @@ class Slabs:
         k, b = len(thetas), self.before(thetas)
         n, m = (round(finer * count) for count in self.points)
         x = self.low + self.period * (np.arange(n) + 0.5) / n
-        columns = [b]
+        columns: list[Callable] = [b]
         for _ in range(self.orders):
             columns.append(riesz.derivative(columns[-1]))
         table = np.asarray(jax.jit(jax.vmap(lambda x: jnp.stack([x, *[f(x) for f in columns]])))(jnp.asarray(x)))
@@ -235,7 +235,7 @@ def in_slabs(slabs, key, name, published, bar, seconds):
     ref, count = reference(key), len(slabs.times) - 1
 
     def solve(seed):
-        clock, thetas, losses, finer, theta = Clock(seconds), [], [], [], glorot(slabs.layers)(seed)
+        clock, thetas, losses, finer, theta, found = Clock(seconds), [], [], [], glorot(slabs.layers)(seed), None
         for k in range(count):
             loss = slabs.loss(thetas)
             found = clock.minimise(loss, slabs.increment(k), theta, share=(k + 1) / count)
