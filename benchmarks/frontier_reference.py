@@ -51,8 +51,8 @@ class Semilinear:
     low: float
     period: float
     symbol: Callable[[np.ndarray], np.ndarray]
-    nonlinear: Callable[[Callable, Callable, np.ndarray], np.ndarray]
-    """N as a function of `values(modes)`, `modes(values)` and i k, of the modes of u."""
+    nonlinear: Callable[[np.ndarray, Callable, Callable, np.ndarray], np.ndarray]
+    """N of the modes of u, in modes; `values(modes)`, `modes(values)` and i k are given."""
     start: Callable[[np.ndarray], np.ndarray]
     end: float
     degree: int
@@ -77,7 +77,7 @@ def etdrk4(problem: Semilinear, points: int, steps: int) -> tuple[np.ndarray, np
     f2 = h * mean((2 + r + np.exp(r) * (r - 2)) / r**3)
     f3 = h * mean((-4 - 3 * r - r**2 + np.exp(r) * (4 - r)) / r**3)
     values = lambda modes: np.fft.irfft(modes, points)
-    N = lambda v: np.where(kept, problem.nonlinear(values, np.fft.rfft, k)(v), 0)
+    N = lambda v: np.where(kept, problem.nonlinear(v, values, np.fft.rfft, k), 0)
 
     def step(v):
         Nv = N(v)
@@ -100,17 +100,13 @@ def etdrk4(problem: Semilinear, points: int, steps: int) -> tuple[np.ndarray, np
     return np.linspace(0, problem.end, TIMES), x, u
 
 
-def _square(values, modes, k):
-    return lambda v: modes(values(v) ** 2)
-
-
 PERIODIC = {
     "allen-cahn": (
         Semilinear(
             -1.0,
             2.0,
             lambda k: 1e-4 * k**2 + 5,
-            lambda values, modes, k: lambda v: -5 * modes(values(v) ** 3),
+            lambda v, values, modes, k: -5 * modes(values(v) ** 3),
             lambda x: x**2 * np.cos(PI * x),
             1.0,
             3,
@@ -122,7 +118,7 @@ PERIODIC = {
             -1.0,
             2.0,
             lambda k: -(0.022**2) * k**3,
-            lambda values, modes, k: lambda v: -k / 2 * _square(values, modes, k)(v),
+            lambda v, values, modes, k: -k / 2 * modes(values(v) ** 2),
             lambda x: np.cos(PI * x),
             1.0,
             2,
@@ -134,7 +130,7 @@ PERIODIC = {
             0.0,
             2 * PI,
             lambda k: -100 / 16**2 * k**2 - 100 / 16**4 * k**4,
-            lambda values, modes, k: lambda v: -100 / 16 * k / 2 * _square(values, modes, k)(v),
+            lambda v, values, modes, k: -100 / 16 * k / 2 * modes(values(v) ** 2),
             lambda x: np.cos(x) * (1 + np.sin(x)),
             1.0,
             2,
