@@ -18,8 +18,6 @@ from frontier_reference import reference
 
 import riesz
 
-SHORT = 40
-"""The steps of a run whose points are then redrawn: long steps have not begun by then."""
 FINER = 4.5
 """As many times as many points in both directions are twenty times as many."""
 
@@ -38,22 +36,6 @@ def tensor(places, times):
     return riesz.points(np.stack(np.meshgrid(x, t, indexing="ij"), -1).reshape(-1, 2), weights=np.outer(w, v).ravel())
 
 
-def by_residual(image, n, seed, candidates=100_000):
-    """So many points of the unit square, half of them drawn by the size of the residual there, half uniformly.
-
-    Weights keep the integral unbiased. Without an image all are uniform: Sobol's.
-    """
-    if image is None:
-        return riesz.sobol((0, 0), (1, 1), n, seed=seed)
-    random = np.random.default_rng(seed)
-    pool = random.random((candidates, 2))
-    size = np.abs(np.asarray(jax.jit(lambda x: jax.lax.map(jax.vmap(image), x))(pool.reshape(-1, 500, 2)))).ravel()
-    law = (size / size.sum() + 1 / candidates) / 2
-    cumulated = np.cumsum(law)
-    chosen = np.searchsorted(cumulated / cumulated[-1], (np.arange(n) + random.random()) / n)
-    return riesz.points(pool[chosen], weights=1 / (candidates * n * law[chosen]))
-
-
 def panels(ends, counts):
     """Gauss-Legendre rules side by side, of so many points between the ends."""
     rules = [rule(0.0, n) for n in counts]
@@ -65,11 +47,10 @@ def panels(ends, counts):
 # In one piece: half of the period, by symmetry. -----------------------------------------------------------------------
 
 
-def burgers(nu, key, name, published, bar, seconds, rounds):
+def burgers(nu, key, name, published, bar, seconds):
     """u is odd and has the period 2, so that it vanishes at the walls and at the layer.
 
-    Points are redrawn by the residual after each of some short runs, which make quick steps alone, and stay fixed in
-    the last one.
+    Points are placed by the residual.
     """
     sizes, n = (3, 20, 20, 1), 8192
     ref, layers = reference(key), list(zip(sizes[:-1], sizes[1:], strict=True))
@@ -87,15 +68,11 @@ def burgers(nu, key, name, published, bar, seconds, rounds):
     A = lambda v: lambda p: along(v, T)(p) + v(p) * along(v, X)(p) - nu * along(v, X, X)(p)
 
     def solve(seed):
-        clock, theta, image, found = Clock(seconds), glorot(layers)(seed), None, None
-        for step in range(rounds + 1):
-            loss = riesz.residual(A, 0.0, by_residual(image, n, step))
-            limit = {"max_steps": SHORT} if step < rounds else {}
-            found = clock.minimise(loss, D, theta, **limit)
-            theta, image = found.theta, A(D(found.theta))
-        return with_error(clock, ref, D, found, riesz.residual(A, 0.0, by_residual(image, 20 * n, rounds + 1, 10**6)))
+        clock, over = Clock(seconds), riesz.adaptive(riesz.sobol((0, 0), (1, 1), n))
+        found = clock.minimise(riesz.residual(A, 0.0, over), D, glorot(layers)(seed))
+        return with_error(clock, ref, D, found, lambda v: found.between)
 
-    setup = f"odd, tanh {'-'.join(map(str, sizes))}; {n} points, redrawn by the residual {rounds} times"
+    setup = f"odd, tanh {'-'.join(map(str, sizes))}; {n} points, adaptive by the residual"
     return Problem(name, published, bar, seconds, solve, setup)
 
 
@@ -270,10 +247,10 @@ def kuramoto_sivashinsky():
 
 PROBLEMS = {
     "burgers": lambda: burgers(
-        0.01 / PI, "burgers", "Burgers, nu = 0.01/pi", "8.3e-9* (SSBroyden, 2,011 parameters)", 1e-6, 600.0, 3
+        0.01 / PI, "burgers", "Burgers, nu = 0.01/pi", "8.3e-9* (SSBroyden, 2,011 parameters)", 1e-6, 600.0
     ),
     "burgers-0.01": lambda: burgers(
-        0.01, "burgers-0.01", "Burgers, nu = 0.01", "8.0e-14 (DSGNAR, 346 s)", np.inf, 600.0, 2
+        0.01, "burgers-0.01", "Burgers, nu = 0.01", "8.0e-14 (DSGNAR, 346 s)", np.inf, 600.0
     ),
     "allen-cahn": allen_cahn,
     "kdv": kdv,
