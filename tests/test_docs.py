@@ -196,3 +196,11 @@ def test_every_public_name_has_a_docstring():
     names = [name for name in vars(riesz) if not name.startswith("_") and name != "METHODS"]
     missing = [name for name in names if not (getattr(riesz, name).__doc__ or "").strip()]
     assert not missing
+
+
+def test_the_examples_of_the_page_on_believing_run(tmp_path):
+    names = run_page("docs/believe.md", tmp_path)
+    few, dense = names["few"], names["dense"]
+    assert few.loss < 1e-20 < 1e-13 < few.between and any("between them" in note for note in few.notes)
+    assert dense.between < 1e-18 and not any("between them" in note for note in dense.notes)
+    assert any("placed anew" in note for note in dense.notes)
