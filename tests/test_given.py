@@ -144,12 +144,12 @@ def test_a_log_is_any_function_of_a_dictionary():
 
 
 def test_progress_is_told_by_lines_where_output_is_redirected(capfd, monkeypatch):
-    from riesz._doors import minimise
+    from riesz._doors import lines as module
 
-    monkeypatch.setattr(minimise, "SELDOM", 0.0)
+    monkeypatch.setattr(module, "SELDOM", 0.0)
     riesz.minimise(loss, wave, START, **OPTIONS)
     lines = capfd.readouterr().err.splitlines()
     assert lines and all("step" in line and "\r" not in line for line in lines)
-    monkeypatch.setattr(minimise, "SELDOM", 60.0)
+    monkeypatch.setattr(module, "SELDOM", 60.0)
     riesz.minimise(loss, wave, START, **OPTIONS)
     assert capfd.readouterr().err == ""

@@ -8,6 +8,7 @@ from ._doors.elliptic_error import elliptic_error as elliptic_error
 from ._doors.fit import curve_fit as curve_fit
 from ._doors.fit import fit as fit
 from ._doors.load import load as load
+from ._doors.march import march as march
 from ._doors.minimise import minimise as minimise
 from ._doors.minimise import minimise_many as minimise_many
 from ._doors.tangent_space import tangent_space as tangent_space
@@ -80,6 +81,7 @@ from ._problem.integral import Loss as Loss
 from ._problem.losses import density_kl as density_kl
 from ._problem.losses import density_l2 as density_l2
 from ._problem.losses import huber as huber
+from ._problem.losses import initial as initial
 from ._problem.losses import least_squares as least_squares
 from ._problem.losses import logistic as logistic
 from ._problem.losses import poisson as poisson
@@ -119,7 +121,9 @@ from ._problem.models import Legendre as Legendre
 from ._problem.models import box_bubble as box_bubble
 from ._problem.models import fourier_features as fourier_features
 from ._problem.models import hard_boundary as hard_boundary
+from ._problem.models import hard_initial as hard_initial
 from ._problem.models import linear as linear
+from ._problem.models import local_time as local_time
 from ._problem.models import mlp as mlp
 from ._problem.models import normalised as normalised
 from ._problem.models import periodic as periodic
@@ -142,6 +146,7 @@ from ._records.logs import AbstractLog as AbstractLog
 from ._records.logs import JSONLines as JSONLines
 from ._records.logs import TensorBoard as TensorBoard
 from ._running.restarts import Restarts as Restarts
+from ._running.slabs import MarchSolution as MarchSolution
 from ._running.solution import Solution as Solution
 from ._running.solution import SolveError as SolveError
 from ._running.solution import Start as Start

@@ -23,7 +23,7 @@ from .._types import Vector
 logger = logging.getLogger("riesz")
 
 
-def _is_true(answer: Any) -> bool:
+def is_true(answer: Any) -> bool:
     """Whether a callback says stop: True itself, or NumPy's or JAX's, as comparisons of arrays give it."""
     boolean = isinstance(answer, bool) or (getattr(answer, "shape", None) == () and answer.dtype == bool)
     return boolean and bool(answer)
@@ -79,7 +79,7 @@ class Call:
                     write_records()
                     if self.callback is not None:
                         so_far = dataclasses.replace(run.solution(), starts=earlier)
-                        if hosts.any_of(_is_true(self.callback(record.steps, so_far))):
+                        if hosts.any_of(is_true(self.callback(record.steps, so_far))):
                             self.stopped = True
                             run.stop(Result.STOPPED_BY_CALLBACK)
             except KeyboardInterrupt:

@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from tqdm.auto import tqdm
 
 from .. import _check
 from .._methods.names import careful
@@ -26,7 +24,6 @@ from .._problem.integral import AbstractLoss
 from .._problem.ridge import ridged
 from .._records.checkpoint import Checkpoint, as_checkpoint
 from .._records.logs import as_logs
-from .._running import hosts
 from .._running.interrupt import wish_to_stop
 from .._running.prepare import Options, check_start, checked_mesh, has_lapack_at_points, prepare
 from .._running.restarts import Restarts, Starts
@@ -36,21 +33,9 @@ from .._running.standing import Standing, method_of, theta_of
 from .._types import Key, Parametrisation
 from .call import Call
 from .given import given, given_again
-from .lines import Lines
+from .lines import bar_of
 
 logger = logging.getLogger("riesz")
-SELDOM = 10.0
-"""Where output is redirected, progress is told every so many seconds."""
-
-
-def _bar(progress: Any, total: int, unit: str) -> Any:
-    if not hosts.is_first() or progress is False:
-        return tqdm(total=total, unit=unit, disable=True)
-    if progress == "auto" and not sys.stderr.isatty():
-        # A line now and then, none at all in short runs, and no cursor to move.
-        slow = {"mininterval": SELDOM, "maxinterval": SELDOM, "delay": SELDOM, "leave": False, "ncols": 100}
-        return tqdm(total=total, unit=unit, file=Lines(sys.stderr), **slow)
-    return tqdm(total=total, unit=unit, dynamic_ncols=True)
 
 
 def minimise(
@@ -152,7 +137,7 @@ def minimise(
     )
     standing = Standing.checked(start, problem)
     saved, logs = as_checkpoint(checkpoint), as_logs(log)
-    with _bar(progress, options.max_steps, "step") as bar, wish_to_stop() as wish, contextlib.ExitStack() as held:
+    with bar_of(progress, options.max_steps, "step") as bar, wish_to_stop() as wish, contextlib.ExitStack() as held:
         call = Call(problem, key, notes, options, callback, saved, logs, bar, wish, held, standing)
         solution = call.run(theta0).solution() if starts is None else call.run_starts(starts)
     if throw and solution.result.failed:
@@ -255,7 +240,7 @@ def minimise_many(
                     bar.update()
                 bar.set_postfix(best=f"{min(run.record.loss for run in runs):.3e}", refresh=False)
 
-    with _bar(progress, len(thetas), "start") as bar, wish_to_stop() as wish:
+    with bar_of(progress, len(thetas), "start") as bar, wish_to_stop() as wish:
         runs = [Run(problem, theta, key, notes, **options.tests) for theta in thetas]
         waiting = collections.deque(run for run in runs if run.result is Result.RUNNING)
         bar.update(len(runs) - len(waiting))

@@ -31,6 +31,10 @@ class AbstractLog(abc.ABC):
         """The log of a further start of the run; by default this one, which is opened anew for every start."""
         return self
 
+    def of_slab(self, number: int) -> "AbstractLog":
+        """The log of a slab of a march; by default this one, which is opened anew for every slab."""
+        return self
+
     @abc.abstractmethod
     def open(self, losses: Sequence[float]) -> int:
         """Make ready for a run that has had these losses, none if it is new.
@@ -54,7 +58,8 @@ class JSONLines(AbstractLog):
     Lines reach the file system after every chunk of steps. A kill loses at most the line that was being written, and
     the run that goes on from a checkpoint mends it. Numbers that are not finite are null. The log of another run is
     kept under another name, with `.old`, `.old.2` and so on after it. A file that is no log is refused. Further starts
-    have files of their own: beside `run.jsonl` they are `run.start-1.jsonl`, `run.start-2.jsonl` and so on.
+    have files of their own: beside `run.jsonl` they are `run.start-1.jsonl`, `run.start-2.jsonl` and so on. Those of a
+    march are `run.slab-0.jsonl`, `run.slab-1.jsonl` and so on.
 
     **Arguments:**
 
@@ -93,8 +98,15 @@ class JSONLines(AbstractLog):
 
     def of_start(self, number: int) -> "JSONLines":
         """The file beside this one that has the number in its name."""
+        return self._beside(f"start-{number}")
+
+    def of_slab(self, number: int) -> "JSONLines":
+        """The same for a slab."""
+        return self._beside(f"slab-{number}")
+
+    def _beside(self, name: str) -> "JSONLines":
         log = copy.copy(self)
-        log.path = self.path.with_name(f"{self.path.stem}.start-{number}{self.path.suffix}")
+        log.path = self.path.with_name(f"{self.path.stem}.{name}{self.path.suffix}")
         return log
 
     def open(self, losses: Sequence[float]) -> int:
@@ -183,7 +195,8 @@ def _plain(row: Row) -> Row:
 class TensorBoard(AbstractLog):
     """A log that TensorBoard shows; needs `pip install riesz[tensorboard]`.
 
-    Further starts are shown beside the first one: their event files are in the subfolders `start-1` and so on.
+    Further starts are shown beside the first one: their event files are in the subfolders `start-1` and so on. Those of
+    a march are in `slab-0`, `slab-1` and so on.
 
     **Arguments:**
 
@@ -208,8 +221,15 @@ class TensorBoard(AbstractLog):
 
     def of_start(self, number: int) -> "TensorBoard":
         """The subfolder with the number in its name."""
+        return self._below(f"start-{number}")
+
+    def of_slab(self, number: int) -> "TensorBoard":
+        """The same for a slab."""
+        return self._below(f"slab-{number}")
+
+    def _below(self, name: str) -> "TensorBoard":
         log = copy.copy(self)
-        log.folder = os.path.join(self.folder, f"start-{number}")
+        log.folder = os.path.join(self.folder, name)
         return log
 
     def open(self, losses: Sequence[float]) -> int:
@@ -241,6 +261,10 @@ class Callback(AbstractLog):
 
     def __init__(self, function: Callable[[Row], Any]):
         self.function = function
+
+    def of_slab(self, number: int) -> "Callback":
+        """The same function, whose rows have the number too."""
+        return Callback(lambda row: self.function({"slab": number} | row))
 
     def open(self, losses: Sequence[float]) -> int:
         return len(losses) - 1

@@ -222,8 +222,9 @@ class Solution(eqx.Module):
 class SolveError(RuntimeError):
     """A run that failed; the solution so far is attached."""
 
-    solution: Solution
+    solution: Any
+    """A `Solution`; of `march`, a `MarchSolution`."""
 
-    def __init__(self, solution: Solution):
-        super().__init__(str(solution.result))
+    def __init__(self, solution: Any, sentence: str | None = None):
+        super().__init__(str(solution.result) if sentence is None else sentence)
         self.solution = solution

@@ -15,3 +15,4 @@ from ._equation import Residual as Residual
 from ._equation import prior as prior
 from ._equation import residual as residual
 from ._equation import ritz as ritz
+from ._initial import initial as initial

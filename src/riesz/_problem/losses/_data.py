@@ -39,7 +39,8 @@ def _known(over: AbstractMeasure) -> np.ndarray | None:
     return np.asarray(fixed.data)
 
 
-def _half_squared_error(z: jax.Array, data: Any) -> jax.Array:
+def half_squared_error(z: jax.Array, data: Any) -> jax.Array:
+    """The density |z - y|^2 / 2."""
     z, data = _matched("least_squares", z, data)
     return 0.5 * jnp.sum((z - data) ** 2)
 
@@ -55,7 +56,7 @@ def least_squares(over: AbstractMeasure) -> Integral:
     loss = riesz.least_squares(riesz.points(x, data=y))
     ```
     """
-    return Integral(_half_squared_error, over)
+    return Integral(half_squared_error, over)
 
 
 def _huber(delta: jax.Array, z: jax.Array, data: Any) -> jax.Array:

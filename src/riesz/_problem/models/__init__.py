@@ -4,7 +4,9 @@ from ._basis import Fourier as Fourier
 from ._basis import Legendre as Legendre
 from ._boundary import box_bubble as box_bubble
 from ._boundary import hard_boundary as hard_boundary
+from ._initial import hard_initial as hard_initial
 from ._inputs import fourier_features as fourier_features
+from ._inputs import local_time as local_time
 from ._inputs import periodic as periodic
 from ._linear import linear as linear
 from ._mlp import mlp as mlp

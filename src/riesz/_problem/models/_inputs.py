@@ -106,3 +106,34 @@ def periodic(D: Parametrisation, period: Any) -> Composed:
         raise ValueError("period must hold at least one number, but it holds none.")
     periods = _check.floating("period", [_check.scalar("period", entries[i], above=0.0) for i in held])
     return Composed(D, Circles(periods, held, tuple(i for i in range(len(entries)) if i not in held), scalar))
+
+
+class Since(eqx.Module):
+    """The map from (x, t) to (x, t - t0)."""
+
+    t0: jax.Array
+
+    def __call__(self, x: Any) -> jax.Array:
+        x = _check.floating("x", x)
+        return jnp.concatenate([x[:-1], x[-1:] - self.t0]) if x.ndim else x - self.t0
+
+
+def local_time(D: Parametrisation, t0: Any) -> Composed:
+    r"""A model whose clock starts at t0, $(x, t) \mapsto D(\theta)(x, t - t_0)$.
+
+    In a slab of `riesz.march`, the same parameters are then the same motion, later: networks see times of one size
+    however long the march is.
+
+    **Arguments:**
+
+    - `D`: a parametrisation of functions of (x, t), or of a time alone.
+    - `t0`: a number.
+
+    **Returns:** the new parametrisation; theta is that of `D`.
+
+    ```python
+    D, theta0 = riesz.mlp(jax.random.key(0), (2, 20, 1))
+    D = riesz.local_time(D, 5.0)
+    ```
+    """
+    return Composed(_check.function("D", D), Since(_check.leaf(_check.scalar("t0", t0))))
