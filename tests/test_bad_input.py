@@ -154,7 +154,7 @@ MEASURES = [
         "union of Christoffel points",
         lambda: riesz.christoffel(over, 2) + over,
         ValueError,
-        r"^measures\[0\] must draw its points without the tangent space: features must be given",
+        r"^measures\[0\] must draw its points without the tangent space: at must be given",
     ),
     ("batch of an array", lambda: riesz.minibatch(x, 5), TypeError, r"^points must be fixed points"),
     ("batch of draws", lambda: riesz.minibatch(drawn, 3), TypeError, r"^points must be fixed points"),

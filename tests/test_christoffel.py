@@ -86,9 +86,9 @@ class TestDraws:
     @functools.cache
     def drawn():
         measure = riesz.christoffel(POOL, TestDraws.n)
-        features = lambda x: jnp.asarray(ROWS)[x.astype(int)]
+        at = SimpleNamespace(features=lambda x: jnp.asarray(ROWS)[x.astype(int)])
         keys = jax.random.split(key, TestDraws.draws)
-        return jax.tree.map(np.asarray, jax.jit(jax.vmap(lambda key: measure.draw(key, features)))(keys))
+        return jax.tree.map(np.asarray, jax.jit(jax.vmap(lambda key: measure.draw(key, at)))(keys))
 
     def test_points_are_drawn_by_the_law_and_bring_data_and_weights(self):
         drawn, probabilities = self.drawn(), law(ROWS)
@@ -222,7 +222,7 @@ CALLS = [
         ValueError,
         r"^pool must have a positive weight",
     ),
-    ("no features", lambda: riesz.christoffel(pool, 5).draw(key), ValueError, r"^features must be given"),
+    ("no features", lambda: riesz.christoffel(pool, 5).draw(key), ValueError, r"^at must be given"),
     (
         "a model of other points",
         lambda: riesz.tangent_space(riesz.residual(first, 0.0, adapted), *riesz.mlp(key, (1, 3, 1)), key=key),
