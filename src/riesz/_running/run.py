@@ -211,7 +211,7 @@ class Run:
         carry, ended = self.record.carry, int(self.record.carry.code) != code(Result.RUNNING)
         if not ended and self.record.steps % CHUNK:
             return None
-        # Points that nobody has placed yet are placed once in any case: quick steps that are stuck on them may come free.
+        # Points are placed once in any case: quick steps that are stuck may come free.
         untouched = not np.isfinite(float(carry.kept[1]))
         asks = untouched or self.looks.at(carry.best).asks(float(carry.best_loss), self.looks.first)
         carry = dataclasses.replace(carry, kept=self._kept(carry))
