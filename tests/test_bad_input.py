@@ -56,6 +56,10 @@ def many(thetas=thetas, loss=loss, D=D, **options):
     return riesz.minimise_many(loss, D, thetas, **options)
 
 
+def march(slab=lambda t0, t1, before: (loss, D), times=(0.0, 1.0), theta0=theta, **options):
+    return riesz.march(slab, times, theta0, **options)
+
+
 def integral(density, over=over, **options):
     return riesz.Integral(density, over, **options)
 
@@ -619,7 +623,57 @@ ERRORS = [
     ("over a line", lambda: plane_error(over=(over,) * 2, sides=plane, n=None), ValueError, r"^over and sides must"),
 ]
 
-CALLS = ERRORS + MEASURES + LOSSES + MODELS + PARTS + METHODS + PROBLEMS + OPTIONS + MANY + SPACES
+MARCHES = [
+    ("slab is a number", lambda: march(3), TypeError, r"^slab must be a function"),
+    ("slab returns a loss", lambda: march(lambda *slab: loss), TypeError, r"^slab must return a pair \(loss, D\), not"),
+    ("slab returns nothing", lambda: march(lambda *slab: None), TypeError, r"^slab must return a pair .* not None"),
+    ("slab returns D first", lambda: march(lambda *slab: (D, loss)), TypeError, r"^slab must return a pair"),
+    ("slab returns no model", lambda: march(lambda *slab: (loss, None)), TypeError, r"^D must be a function"),
+    ("one time", lambda: march(times=[0.0]), ValueError, r"^times must be a sequence of at least two numbers"),
+    ("time is a number", lambda: march(times=1.0), ValueError, r"^times must be a sequence of at least two numbers"),
+    ("times are text", lambda: march(times="ab"), TypeError, r"^times must be an array of numbers"),
+    ("a time twice", lambda: march(times=[0, 1, 1]), ValueError, r"^times must increase, but times\[1\] is 1.0 and"),
+    ("times fall", lambda: march(times=[0.0, 2.0, 1.0]), ValueError, r"^times must increase, .* times\[2\] is 1.0"),
+    ("NaN time", lambda: march(times=[0.0, nan]), ValueError, r"^times must be finite, but row 1"),
+    ("march without a start", lambda: march(theta0=None), TypeError, r"^theta0 must be given"),
+    ("march from NaN", lambda: march(theta0=theta * nan), ValueError, r"^theta0 must be finite"),
+    ("march from a solution", lambda: march(start=None), TypeError, r"^start must be left out of march"),
+    ("march with restarts", lambda: march(restarts=riesz.Restarts(2)), TypeError, r"^restarts must be left out"),
+    ("march with a validation", lambda: march(validation=loss), TypeError, r"^validation must be left out of march"),
+    ("march with a loss", lambda: march(loss=loss), TypeError, r"^loss must be left out of march"),
+    ("an option that is none", lambda: march(steps=3), TypeError, r"^steps must be left out of march, whose options"),
+    ("march without steps", lambda: march(max_steps=-1), ValueError, r"^max_steps must be at least 0"),
+    ("march in no time", lambda: march(max_seconds=0), ValueError, r"^max_seconds must be greater than 0"),
+    ("progress of a march", lambda: march(progress="yes"), ValueError, r"^progress must be True, False or"),
+    ("callback of a march", lambda: march(callback=1), TypeError, r"^callback must be a function"),
+    ("march by a seed", lambda: march(key=1), TypeError, r"^key must be one random key"),
+    ("march by a method that is none", lambda: march(method="adam"), ValueError, r"^method must be one of"),
+    ("checkpoint of a march", lambda: march(checkpoint=3), TypeError, r"^checkpoint must be a folder"),
+    ("log of a march", lambda: march(log=3), TypeError, r"^log must be a path"),
+    ("beginning of no model", lambda: riesz.hard_initial(None, 0.0), TypeError, r"^D must be a function"),
+    ("beginning is text", lambda: riesz.hard_initial(D, "u"), TypeError, r"^before must be a number"),
+    ("beginning at NaN", lambda: riesz.hard_initial(D, 0.0, nan), ValueError, r"^t0 must be finite"),
+    ("two times to begin", lambda: riesz.hard_initial(D, 0.0, x), ValueError, r"^t0 must be a single number"),
+    ("third order", lambda: riesz.hard_initial(D, 0.0, order=3), ValueError, r"^order must be 1 or 2, .* not 3\."),
+    ("order True", lambda: riesz.hard_initial(D, 0.0, order=True), ValueError, r"^order must be 1 or 2"),
+    (
+        "beginning of another shape",
+        lambda: minimise(D=riesz.hard_initial(D, lambda t: jnp.ones(3) * t)),
+        ValueError,
+        r"^before must match D, but a point gives shapes \(3,\) and \(\)",
+    ),
+    ("local time of no model", lambda: riesz.local_time(3, 0.0), TypeError, r"^D must be a function"),
+    ("local time since NaN", lambda: riesz.local_time(D, nan), ValueError, r"^t0 must be finite"),
+    ("initial over an array", lambda: riesz.initial(0.0, x), TypeError, r"^over must be a measure"),
+    ("initial over draws", lambda: riesz.initial(0.0, drawn), ValueError, r"^over must be fixed points for initial"),
+    ("initial is text", lambda: riesz.initial("u", over), TypeError, r"^before must be a number"),
+    ("initial of order 0", lambda: riesz.initial(0.0, over, 0), ValueError, r"^order must be 1 or 2"),
+    ("initial fails", lambda: riesz.initial(lambda t: t[0], over), ValueError, r"^before must be a function of the"),
+    ("initial is NaN", lambda: riesz.initial(lambda t: t / (t - x[3]), over), ValueError, r"^before must be .* row 3"),
+    ("initial of another shape", lambda: minimise(riesz.initial(jnp.ones(3), over)), ValueError, r"^data must match"),
+]
+
+CALLS = MEASURES + LOSSES + MODELS + PARTS + METHODS + PROBLEMS + OPTIONS + MANY + SPACES + MARCHES + ERRORS
 
 
 @pytest.fixture
@@ -705,6 +759,9 @@ TAKERS = {
     "periods": lambda a: riesz.periodic(D, a(ends[1])),
     "frequencies": lambda a: riesz.fourier_features(D, a(pixels)),
     "a lift": lambda a: riesz.hard_boundary(D, jnp.sin, a(2.0)),
+    "a beginning": lambda a: riesz.hard_initial(D, a(2.0), a(1.0)),
+    "a beginning in the loss": lambda a: riesz.initial(a(2.0), over),
+    "a time": lambda a: riesz.local_time(D, a(2.0)),
     "a basis": lambda a: riesz.Legendre(a(0.0), a(1.0), 3),
     "a source": lambda a: riesz.residual(riesz.identity, a(2.0), line),
     "coefficients": lambda a: riesz.ritz(a(2.0), a(1.0), line),

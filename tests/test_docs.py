@@ -74,6 +74,16 @@ def test_the_example_of_the_reliability_page_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_the_example_of_the_page_on_time_ends_where_it_says(tmp_path):
+    """The vibration is known; as many digits of it as the page promises, at the end of six periods."""
+    names = run_page("docs/time.md", tmp_path)
+    x = jax.numpy.linspace(0.0, 1.0, 50)
+    points = jax.numpy.stack([x, jax.numpy.full_like(x, 6.0)], axis=1)
+    np.testing.assert_allclose(jax.vmap(names["solution"].function)(points), np.sin(np.pi * x), atol=1e-7)
+    assert not any("anew" in note for note in names["solution"].notes)
+
+
+@pytest.mark.slow
 def test_the_example_of_the_page_on_solutions_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = run_page("docs/solutions.md", tmp_path)

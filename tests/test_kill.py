@@ -125,5 +125,25 @@ def test_other_processes_give_the_same_bits(tmp_path, environment, uninterrupted
     check_end(tmp_path, uninterrupted)
 
 
+@pytest.mark.slow
+def test_a_march_that_is_killed_in_every_slab(tmp_path, environment):
+    """As soon as the first checkpoint of a slab is there, and once more some steps later."""
+    expected, kills = killed.arrays(killed.marched()), 0
+    begin = lambda: subprocess.Popen([sys.executable, killed.__file__, str(tmp_path), "marched"], env=environment)
+    for k in (0, 1, 1, 2):
+        child, slab = begin(), tmp_path / f"slab-{k}"
+        began = time.monotonic()
+        while not slab.exists() and child.poll() is None:
+            assert time.monotonic() - began < PATIENCE, "the child does nothing"
+            time.sleep(0.001)
+        kills += kill_at(child, slab, 0.02)
+    assert kills >= 3
+    assert begin().wait() == 0
+    with np.load(tmp_path / "end.npz", allow_pickle=False) as file:
+        assert set(file.files) == set(expected)
+        for name, array in expected.items():
+            np.testing.assert_array_equal(file[name], array, err_msg=name)
+
+
 def test_the_child_is_this_problem():
     assert pathlib.Path(killed.__file__).name == "killed.py" and jax.config.read("jax_enable_x64")

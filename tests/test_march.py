@@ -124,6 +124,41 @@ class TestHardInitial:
         np.testing.assert_array_equal(D.start(key), plane0)
 
 
+class TestLocalTime:
+    def test_the_clock_starts_later(self):
+        x, v = jnp.array([0.3, 0.7]), riesz.local_time(plane, 0.5)(plane0)
+        np.testing.assert_allclose(v(x), plane(plane0)(jnp.array([0.3, 0.2])), rtol=1e-14)
+        np.testing.assert_allclose(riesz.local_time(line, 0.5)(line0)(0.75), line(line0)(0.25), rtol=1e-15)
+        assert riesz.local_time(line, 0.5)(line0)(jnp.array([0.75])) == line(line0)(0.25)
+
+    def test_the_past_of_a_slab_has_its_own_clocks(self):
+        """As of the model in its own words, for three slabs."""
+        times, thetas = (0.0, 0.3, 0.7), jax.random.normal(key, (3, plane0.size))
+        before, plain = (lambda x: x[0] ** 2,) * 2
+        for theta, t0 in zip(thetas, times, strict=True):
+            before = Bound(riesz.hard_initial(riesz.local_time(plane, t0), before, t0), theta)
+            plain = nested(lambda theta, t0=t0: riesz.local_time(plane, t0)(theta), [theta], [t0], plain, 1)
+        x = jnp.array([0.4, 0.9])
+        assert before.D.past.thetas.shape == (8, plane0.size)
+        np.testing.assert_allclose(before(x), plain(x), rtol=1e-13)
+
+
+class TestInitial:
+    start = riesz.product(riesz.gauss_legendre(0.0, 1.0, 8), riesz.points([0.4]))
+    bump = staticmethod(lambda x: jnp.sin(3 * x[0]) * jnp.exp(-x[1]))
+
+    def test_is_the_squared_distance_there(self):
+        """Of the functions and, of second order, of their derivatives in time: integrals that have a closed form."""
+        v = lambda x: self.bump(x) + x[0] * x[1]  # x_0 (0.4, 1) apart
+        assert float(riesz.initial(self.bump, self.start)(v)) == pytest.approx(0.5 * 0.16 / 3, rel=1e-12)
+        assert float(riesz.initial(self.bump, self.start, 2)(v)) == pytest.approx(0.5 * 1.16 / 3, rel=1e-12)
+
+    def test_of_numbers_vectors_and_times(self):
+        now = riesz.points([2.0])
+        assert float(riesz.initial(1.0, now)(lambda t: 1.0 + t)) == 2.0
+        assert float(riesz.initial(lambda t: jnp.stack([t, -t]), now, 2)(lambda t: jnp.stack([t, 0 * t]))) == 2.5
+
+
 # ------------------------------------------------------------------------------------------------------ exact solutions
 
 
@@ -197,9 +232,8 @@ def logistic(v):
 
 def weakly(t0, t1, before):
     """u' = u (1 - u), u(0) = 1/2, the start as one datum."""
-    datum = jnp.array([0.5]) if before is None else jax.vmap(before)(t0[None])
-    start = riesz.least_squares(riesz.points(t0[None], data=datum))
-    return riesz.residual(logistic, 0.0, riesz.gauss_legendre(t0, t1, 12)) + 10.0 * start, line
+    start = riesz.initial(0.5 if before is None else before, riesz.points([t0]))
+    return riesz.residual(logistic, 0.0, riesz.gauss_legendre(t0, t1, 12)) + 10.0 * start, riesz.local_time(line, t0)
 
 
 def test_a_start_that_is_a_term_of_the_loss():
@@ -228,7 +262,7 @@ def compiled_slabs(slab, caplog, **options):
 
 
 def test_slabs_share_their_programs(caplog):
-    """With the start as data all slabs do; with one that is built in, the first has no past, and four have places."""
+    """With the start as data all slabs do; with one that is built in, the first has no past."""
     network, theta0 = riesz.mlp(jax.random.key(1), (1, 7, 1))  # nobody else has compiled for it
     own = lambda v: decay(v)
 
@@ -237,12 +271,12 @@ def test_slabs_share_their_programs(caplog):
         return riesz.residual(own, 0.0, riesz.gauss_legendre(t0, t1, 12)), D
 
     def weak(t0, t1, before):
-        start = riesz.least_squares(riesz.points(t0[None], data=t0[None]))
-        return riesz.residual(own, 0.0, riesz.gauss_legendre(t0, t1, 12)) + start, network
+        start = riesz.initial(1.0 if before is None else before, riesz.points([t0]))
+        return riesz.residual(own, 0.0, riesz.gauss_legendre(t0, t1, 12)) + start, riesz.local_time(network, t0)
 
     times = np.arange(7.0)
     compiled, solution = compiled_slabs(built_in, caplog, times=times, theta0=theta0)
-    assert compiled == [True, True, False, False, False, True]
+    assert compiled == [True, True, False, False, False, False]
     assert not any("anew" in note for note in solution.notes)
     compiled, _ = compiled_slabs(weak, caplog, times=times, theta0=theta0)
     assert compiled == [True, False, False, False, False, False]

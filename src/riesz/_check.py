@@ -160,7 +160,7 @@ def count(name: str, value: Any, *, least: int = 1) -> int:
 
 def order(value: Any) -> int:
     """The order in time of an equation, 1 or 2, returned unchanged."""
-    if isinstance(value, bool) or value not in (1, 2):
+    if isinstance(value, bool) or not isinstance(value, int) or value not in (1, 2):
         raise ValueError(f"order must be 1 or 2, the order of the equation in time, not {shown(value)}.")
     return value
 

@@ -17,7 +17,7 @@ def initial(before: Any, over: AbstractMeasure, order: int = 1) -> AbstractLoss:
 
     Of second order it is $\frac12 \int |v - g|^2 + |\partial_t v - \partial_t g|^2 \, d\mu$. The values of g are data,
     found once, so that g costs the steps nothing, and another g compiles nothing. Give the term a weight well above
-    one: what is wrong at the beginning goes on.
+    one: an error at the beginning stays in the solution.
 
     **Arguments:**
 
@@ -35,7 +35,7 @@ def initial(before: Any, over: AbstractMeasure, order: int = 1) -> AbstractLoss:
     if over.drawn:
         raise ValueError("over must be fixed points for initial, which finds the values there once.")
     if not callable(before):
-        number = jnp.asarray(_check.number("before", before))
+        number = _check.leaf(_check.number("before", before))
         before = lambda x: number
     _check.order(order)
     points = over.draw(None)
