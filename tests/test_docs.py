@@ -5,6 +5,7 @@ import pathlib
 import re
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -214,3 +215,9 @@ def test_the_examples_of_the_page_on_believing_run(tmp_path):
     assert few.loss < 1e-20 < 1e-13 < few.between and any("between them" in note for note in few.notes)
     assert dense.between < 1e-18 and not any("between them" in note for note in dense.notes)
     assert any("placed anew" in note for note in dense.notes)
+    fixed = riesz.residual(names["A"], 1.0, riesz.sobol(0.0, 1.0, 200))
+    plain = riesz.minimise(fixed, names["D"], names["theta0"], max_steps=400)
+    x, eps = jnp.linspace(0.0, 1.0, 501), 0.02
+    exact = x - (jnp.exp((x - 1) / eps) - jnp.exp(-1 / eps)) / (1 - jnp.exp(-1 / eps))
+    error = lambda solution: jnp.max(jnp.abs(jax.vmap(solution.function)(x) - exact))
+    assert error(dense) < 5e-12 < error(plain) < 1e-9

@@ -151,6 +151,7 @@ def curve_fit(
     p0 = jnp.atleast_1d(_check.floating("p0", p0))
     if p0.ndim != 1:
         raise ValueError(f"p0 must have one axis of parameters, but its shape is {p0.shape}.")
+    x = np.asarray(x, float) if isinstance(x, list) else x  # as SciPy takes it; other pytrees stay what they are
     x = jax.tree.map(jnp.asarray, _check.native(x))
     method = options.pop("method", None)
     told = options.pop("loss", "linear"), options.pop("scale", 1.0), sigma, bounds, options.pop("jac", "auto"), method

@@ -71,6 +71,10 @@ class WithJacobian(eqx.Module):
             raise _check.Mismatch(
                 f"jac must return a matrix of shape {(r.size, direction.size)}, or what jax.jacobian(residual) would."
             )
+        if len(parts) == 1 and np.shape(parts[0]) == (direction.size, r.size) != (r.size, direction.size):
+            raise _check.Mismatch(
+                f"jac must return a matrix of shape {(r.size, direction.size)}, but it is {np.shape(parts[0])}."
+            )
         matrices = [jnp.reshape(part, shape).astype(r.dtype) for part, shape in zip(parts, wanted, strict=True)]
         return jnp.concatenate(matrices, axis=1) @ direction
 

@@ -90,7 +90,7 @@ def _check_metrics(metrics: Any, theta: jax.Array) -> dict[str, Callable[[Any], 
         raise TypeError(f"metrics must be a dictionary of functions of theta, not {_check.shown(metrics)}.")
     for name in metrics:
         _check.kind("every name in metrics", name, str, "text")
-    taken = {"loss", "seconds", "step", "start", "validation", *STEP_COLUMNS} & set(metrics)
+    taken = {"loss", "seconds", "step", "start", "validation", "between", "redrawn", *STEP_COLUMNS} & set(metrics)
     if taken:
         raise ValueError(f"metrics must not be named {', '.join(sorted(taken))}: the history has that column.")
     for name, f in metrics.items():
@@ -270,6 +270,8 @@ def prepare(
     for name, metric in chosen.inner_products.items():
         shown = f"method=riesz.auto(), with {name}" if isinstance(chosen, Auto) else name
         _check_metric(shown, metric, loss, D, theta, key)
+    if loss.adapts and validation is not None:
+        raise ValueError("validation must be None where points adapt: both choose which parameters are returned.")
     drawn = loss.drawn or any(metric.drawn for metric in chosen.inner_products.values())
     _check_precision(theta.dtype)
     wanted = by_shape(loss, D, theta, chosen, key)

@@ -90,6 +90,9 @@ class Run:
         if self.standing is not None:
             carry = self.standing.placed(self.problem, carry, self.key)
         loss = float(carry.best_loss)
+        if self.adapts and self.looks is not None:
+            seen = jnp.asarray(self.looks.first.loss, carry.best_loss.dtype)
+            carry = dataclasses.replace(carry, kept=(carry.best, seen))
         columns = {name: np.zeros(0, dtype) for name, dtype in self.problem.columns.items()}
         columns |= {"loss": np.array(carry.loss)[None], "seconds": np.zeros(1)}
         columns |= {"validation": np.array(validated["lowest"])[None]} if validated else {}
@@ -125,7 +128,7 @@ class Run:
         else:
             result = Result.RUNNING if record.steps < self.max_steps else Result.STEP_LIMIT
         carry = record.carry
-        if record.result is not Result.RUNNING:
+        if record.result.ends_run:  # else a run with points that adapt may stand where it would have ended
             carry = eqx.tree_at(lambda carry: carry.code, carry, jnp.zeros_like(carry.code))
         return dataclasses.replace(record, carry=carry, result=result)
 
@@ -212,8 +215,7 @@ class Run:
         if not ended and self.record.steps % CHUNK:
             return None
         # Points are placed once in any case: quick steps that are stuck may come free.
-        untouched = not np.isfinite(float(carry.kept[1]))
-        asks = untouched or self.looks.at(carry.best).asks(float(carry.best_loss), self.looks.first)
+        asks = self.record.steps == CHUNK or self.looks.at(carry.best).asks(float(carry.best_loss), self.looks.first)
         carry = dataclasses.replace(carry, kept=self._kept(carry))
         return self._redrawn(carry) if ended or asks else carry
 
@@ -235,8 +237,8 @@ class Run:
             return result
         look, kept = self.looks.at(carry.best), float(carry.kept[1])
         asks = look.asks(float(carry.best_loss), self.looks.first)
-        if asks and look.loss < ENOUGH * kept and steps < self.max_steps:
-            return Result.RUNNING
+        if asks and look.loss < ENOUGH * kept:
+            return Result.RUNNING if steps < self.max_steps else Result.STEP_LIMIT
         # What is returned is then not where the run has converged.
         return Result.STAGNATED if kept < look.loss else result
 
@@ -273,15 +275,19 @@ class Run:
         history = self.history()
         # On one device: what is done with these next is no part of the run.
         problem = self.problem.placed(carry.points)
-        if self.adapts and record.steps:
+        notes: tuple[str, ...] = ()
+        if self.adapts and record.result is not Result.TARGET_REACHED and not record.result.converged:
             kept, seen = self._kept(carry)
-            if kept is not carry.best and float(seen) < float("inf"):
+            if not np.array_equal(*here((kept, carry.best), self.problem.mesh)):
                 there = start(problem, kept, self.key, quick=True, mesh=problem.mesh)
                 carry = dataclasses.replace(carry, best=kept, best_loss=there.loss)
+                notes = (
+                    f"What is returned was lowest between the points, {float(seen):.2g}: later points did no better.",
+                )
         found = carry.best, carry.best_loss, carry.theta, carry.state, problem
         best, loss, last, state, problem = here(found, self.problem.mesh)
         method = self.problem.method.method
-        notes = self._notes + method.notes(self.problem.loss, record.result, history)
+        notes += self._notes + method.notes(self.problem.loss, record.result, history)
         notes += () if method.solver is None else method.solver.notes(history)
         notes += _of_validation(history, carry.validated)
         look = None if self.looks is None else self.looks.at(carry.best)

@@ -110,6 +110,7 @@ def adaptive(over: AbstractMeasure, by: str | dict[str, float] = "residual", see
             "over must be a measure on a domain, such as riesz.sobol((0, 0), (1, 1), 1000): given points have none."
         )
     seed = _check.count("seed", seed, least=0)
+    _check.kind("by", by, str | dict, f"one of {', '.join(map(repr, LAWS))}, or a dictionary of their shares")
     if isinstance(by, str):
         by = {"uniform": 1.0} if by == "uniform" else {by: 1 - UNIFORM, "uniform": UNIFORM}
     unknown = [name for name in by if name not in LAWS]

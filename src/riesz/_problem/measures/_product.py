@@ -65,7 +65,7 @@ def shapes_of(name: str, measure: Any) -> Points:
     """The shapes that a measure draws by itself."""
     _check.kind(name, measure, AbstractMeasure, "a measure, such as riesz.grid(0, 1, 20)")
     if measure.adapts:
-        raise ValueError(f"{name} must not be adaptive: let the whole adapt, riesz.adaptive(riesz.product(a, b)).")
+        raise ValueError(f"{name} must not be adaptive: let the whole adapt instead, as riesz.adaptive(...).")
     with _check.explained(f"{name} must draw its points without the tangent space"):
         over = jax.eval_shape(lambda: measure.draw(jax.random.key(0) if measure.drawn else None))
     if over.x.ndim > 2:
