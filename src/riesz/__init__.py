@@ -127,6 +127,8 @@ from ._problem.models import local_time as local_time
 from ._problem.models import mlp as mlp
 from ._problem.models import normalised as normalised
 from ._problem.models import periodic as periodic
+from ._problem.models import sine_mlp as sine_mlp
+from ._problem.models import stage as stage
 from ._problem.models import tensor_train as tensor_train
 from ._problem.operators import derivative as derivative
 from ._problem.operators import divergence as divergence

@@ -11,5 +11,7 @@ from ._inputs import periodic as periodic
 from ._linear import linear as linear
 from ._mlp import mlp as mlp
 from ._normalised import normalised as normalised
+from ._sine import sine_mlp as sine_mlp
+from ._stage import stage as stage
 from ._tensor_train import TensorTrain as TensorTrain
 from ._tensor_train import tensor_train as tensor_train

@@ -65,22 +65,25 @@ def fourier_features(D: Parametrisation, frequencies: Any) -> Composed:
 
 
 class Circles(eqx.Module):
-    """The map from x to (cos(2 pi x_i / p_i), sin(2 pi x_i / p_i), x_j): i are the periodic dimensions, not j."""
+    """The map from x to (cos(2 pi k x_i / p_i), sin(2 pi k x_i / p_i), x_j): i are the periodic dimensions, not j."""
 
     periods: jax.Array
     periodic: tuple[int, ...] = eqx.field(static=True)
     others: tuple[int, ...] = eqx.field(static=True)
     scalar: bool = eqx.field(static=True)
+    harmonics: int = eqx.field(static=True, default=1)
+    """The largest k."""
 
     def __call__(self, x: Any) -> jax.Array:
         shape = () if self.scalar else (len(self.periodic) + len(self.others),)
         x = _check.point(x, shape, "these periods")
         angle = 2 * jnp.pi * x[jnp.array(self.periodic)] / self.periods
+        angle = jnp.concatenate([k * angle for k in range(1, self.harmonics + 1)])
         kept = [x[jnp.array(self.others)]] if self.others else []
         return jnp.concatenate([jnp.cos(angle), jnp.sin(angle), *kept])
 
 
-def periodic(D: Parametrisation, period: Any) -> Composed:
+def periodic(D: Parametrisation, period: Any, harmonics: int = 1) -> Composed:
     r"""A periodic model, $x \mapsto D(\theta)(\cos\tfrac{2\pi x}{p}, \sin\tfrac{2\pi x}{p})$.
 
     All its derivatives are periodic too.
@@ -90,6 +93,9 @@ def periodic(D: Parametrisation, period: Any) -> Composed:
     - `D`: a parametrisation whose functions take the cosines of the periodic dimensions, then their sines, then the
       other dimensions: 2 entries for a scalar point.
     - `period`: a number for scalar points; for vector points one for each dimension, None where it is not periodic.
+    - `harmonics`: how many multiples of each angle `D` takes: the cosines of all angles, of twice all angles and so on,
+      then the sines, so 2 `harmonics` entries for a scalar point. One is enough to represent every periodic function,
+      and more have made errors larger as often as smaller.
 
     **Returns:** the new parametrisation; theta is that of `D`.
 
@@ -105,7 +111,8 @@ def periodic(D: Parametrisation, period: Any) -> Composed:
     if not held:
         raise ValueError("period must hold at least one number, but it holds none.")
     periods = _check.floating("period", [_check.scalar("period", entries[i], above=0.0) for i in held])
-    return Composed(D, Circles(periods, held, tuple(i for i in range(len(entries)) if i not in held), scalar))
+    others = tuple(i for i in range(len(entries)) if i not in held)
+    return Composed(D, Circles(periods, held, others, scalar, _check.count("harmonics", harmonics)))
 
 
 class Since(eqx.Module):

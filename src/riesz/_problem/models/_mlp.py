@@ -91,13 +91,20 @@ class Networks(eqx.Module):
     """The parametrisation of the networks of some sizes; `start` draws their parameters from a key."""
 
     D: ModuleParametrisation
-    start: NormalStart = eqx.field(static=True)
+    start: Callable[[Key], Vector] = eqx.field(static=True)
 
     def params(self, theta: Vector) -> Any:
         return self.D.params(theta)
 
     def __call__(self, theta: Vector) -> Any:
         return self.D(theta)
+
+
+def layer_sizes(sizes: Any) -> tuple[int, ...]:
+    """The sizes of all layers, checked."""
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or len(sizes) < 2:
+        raise ValueError(f"sizes must list at least an input and an output size, but it is {_check.shown(sizes)}.")
+    return tuple(_check.count("sizes", size) for size in sizes)
 
 
 def mlp(
@@ -126,9 +133,7 @@ def mlp(
     ```
     """
     _check.key("key", key)
-    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or len(sizes) < 2:
-        raise ValueError(f"sizes must list at least an input and an output size, but it is {_check.shown(sizes)}.")
-    sizes = [_check.count("sizes", size) for size in sizes]
+    sizes = layer_sizes(sizes)
     if isinstance(activation, str):
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, not {activation!r}.")
@@ -136,6 +141,6 @@ def mlp(
     _check.function("activation", activation)
     if not isinstance(init, str) or init not in INITIALISATIONS:
         raise ValueError(f"init must be one of {', '.join(INITIALISATIONS)}, not {_check.shown(init)}.")
-    start = NormalStart(tuple(sizes), init)
+    start = NormalStart(sizes, init)
     D, _ = parametrise(MLP(*start.deviations(), activation))
     return Networks(D, start), start(key)
