@@ -148,7 +148,7 @@ def reference(name: str) -> Reference:
     """The reference of that name, computed once."""
     path = OUT / f"reference-{name}.npz"
     if path.exists():
-        with np.load(path) as file:
+        with np.load(path, allow_pickle=False) as file:
             return Reference(file["t"], file["x"], file["u"], float(file["floor"]))
     if name in PERIODIC:
         problem, (coarse, fine) = PERIODIC[name]

@@ -199,6 +199,22 @@ def test_a_fit_to_noise_ends_by_itself_and_not_at_infinity():
     assert jnp.sqrt(jnp.mean((jax.vmap(solution.function)(at) - truth(at)) ** 2)) < 2.0
 
 
+@pytest.mark.slow
+def test_more_parameters_than_data_end_by_themselves():
+    """The loss could vanish; long steps are in vain, and quick ones would gain a little for hundreds of steps."""
+    loss, _ = halves(4)
+    D, theta0 = riesz.mlp(jax.random.key(4), (1, 30, 1))
+    solution = riesz.minimise(loss, D, theta0)
+    assert solution.result in (Result.UNBOUNDED, Result.STAGNATED)
+    assert set(solution.history["phase"]) == {0, 1, 2}
+
+
+def test_a_validated_run_never_climbs():
+    climbed = lambda solution: np.any(np.diff(solution.history["loss"]) > 1e-12)
+    assert not climbed(riesz.minimise(loss, D, theta0, validation=validation))
+    assert climbed(riesz.minimise(loss, D, theta0, riesz.auto(), validation=validation))
+
+
 def test_where_parameters_run_to_infinity_the_modest_ones_are_kept():
     """Of the losses 1 + 1/n at theta = n the product with (1 + n)^0.15 is least next to n = 1/0.15."""
     pace, first = Pace.start(jnp.zeros(1)), jnp.zeros(1)

@@ -112,17 +112,18 @@ def auto(
     return Auto(quick, long or None, factorisation)  # type: ignore[arg-type]
 
 
-CAREFUL = 0.03
+CAREFUL = 0.01
 """The radius of quick steps where a validation chooses among the iterates."""
 
 
 def careful() -> AbstractMethod:
-    r"""The default where a validation chooses among iterates: quick steps of `auto`, damped a thousandfold.
+    r"""The default where a validation chooses among iterates: quick steps of `auto`, damped strongly, that never climb.
 
     What is wanted then is not the minimiser but the best point on the way to it. Longer steps pass it by: they fit
-    what is particular to the data before the validation is looked at.
+    what is particular to the data before the validation is looked at. Of points to which the loss has climbed, many
+    are no use, and on few data one of them looks best by chance.
     """
-    return auto(QuickSteps(radius=CAREFUL), long=False)
+    return auto(QuickSteps(radius=CAREFUL, climbs=False), long=False)
 
 
 METHODS: dict[str, Callable[..., AbstractMethod]] = {"auto": auto}

@@ -227,7 +227,7 @@ class Auto(AbstractMethod):
 
     def _quick(self, view: View, state: AutoState) -> tuple[Outcome, AutoState]:
         """A quick step; where these are slow though the loss could vanish, the next step leaves for the walk."""
-        outcome, quick, slow = self.quick.move(view, state.quick, state.k)
+        outcome, quick, slow = self.quick.move(view, state.quick, state.k, jnp.isfinite(state.left))
         leaving = slow & ~view.vanished & ~jnp.isfinite(state.left) & self.goes_on(view.loss)
         outcome = eqx.tree_at(lambda outcome: outcome.end, outcome, jnp.where(leaving, 0, outcome.end))
         left = jnp.where(leaving, view.at.loss + state.quick.window.lowest, state.left)

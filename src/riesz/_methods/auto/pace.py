@@ -14,6 +14,8 @@ HARDLY = 0.1
 """A loss that falls by less than this share of what the model promises hardly falls ..."""
 NOTHING = 0.01
 """... and so does one that falls by less than this share of itself while its parameters run away ..."""
+HALF = 0.5
+"""... or, after long steps in vain, one of which more than this share is left over a long stretch ..."""
 MUCH, SOME = 0.5, 0.1
 """... where its parameters have moved by at least this multiple of their size, over a short stretch or a long one."""
 WORTH = 0.15
@@ -81,7 +83,10 @@ class Pace(eqx.Module):
         hardly = lowest > self.lately.loss - jnp.maximum(HARDLY * promise, NOTHING * size)
         return self._after_two(k) & hardly & self.lately.moved(best, MUCH)
 
-    def creeps(self, k: jax.Array, lowest: jax.Array, best: Vector, promise: jax.Array) -> jax.Array:
-        """Whether the parameters still move over a long stretch, for hardly any of what the model promises."""
-        hardly = lowest > self.before.loss - HARDLY * promise
+    def creeps(self, k: jax.Array, lowest: jax.Array, best: Vector, promise: jax.Array, vain: jax.Array) -> jax.Array:
+        """Whether the parameters still move over a long stretch, for hardly any of what the model promises.
+
+        Where long steps were in `vain`, for less than half of the loss.
+        """
+        hardly = (lowest > self.before.loss - HARDLY * promise) | (vain & (lowest > HALF * self.before.loss))
         return ((k - self.began) % LONG == 0) & hardly & self.before.moved(best, SOME)

@@ -133,6 +133,8 @@ class QuickSteps(eqx.Module):
     """A path that bends less than this is so straight that the damping may shrink."""
     seldom: jax.Array = eqx.field(converter=_check.leaf, default=4.0)
     """Speeds are measured again when the total bending exceeds this multiple of its value at the last measurement."""
+    climbs: bool = eqx.field(static=True, default=True)
+    """Whether a step may end higher than it began, below the highest of the last losses."""
     momentum: jax.Array = eqx.field(converter=_check.leaf, default=0.95)
     """Where points are drawn anew: the share that is kept of what they do not resolve of the last displacement."""
 
@@ -172,8 +174,13 @@ class QuickSteps(eqx.Module):
         reach = jnp.where(due, reach, state.reach)
         return S, dataclasses.replace(state, speed=speed, sizes=sizes, measured=measured, reach=reach)
 
-    def move(self, view: View, state: QuickState, k: jax.Array) -> tuple[Outcome, QuickState, jax.Array]:
-        """One step, the state after it, and whether progress is slow though the loss could vanish."""
+    def move(
+        self, view: View, state: QuickState, k: jax.Array, vain: jax.Array
+    ) -> tuple[Outcome, QuickState, jax.Array]:
+        """One step, the state after it, and whether progress is slow though the loss could vanish.
+
+        `vain` says that long steps have not made it vanish either.
+        """
         at, theta, drawn = view.at, view.at.theta, view.loss.drawn
         ahead = Prospect.of(view)
         stranded = ahead.stationary & (state.window.lowest < -ahead.noise)
@@ -203,7 +210,7 @@ class QuickSteps(eqx.Module):
         positive = jnp.all(jnp.concatenate([part.densities for part in at.parts]) >= 0)
         size = jnp.where(positive, at.magnitude, 0)
         left = _far(theta, window) & state.pace.runs_away(*paced, size) & ~view.fallen
-        creeps = state.pace.creeps(*paced) & ~view.fallen
+        creeps = state.pace.creeps(*paced, vain & positive) & ~view.fallen
         end = _end(view, ahead, window, left, creeps)
         pace = state.pace.after(k, lowest, best, window.first)
         # Where parameters run to infinity, there is no lowest loss to return, but a place from where they began to run.
@@ -231,7 +238,8 @@ class QuickSteps(eqx.Module):
         as long as they promise more.
         """
         at, space = view.at, view.space
-        highest = at.loss + state.window.allowance + ahead.noise
+        allowance = state.window.allowance if self.climbs else 0.0
+        highest = at.loss + allowance + ahead.noise
 
         def attempt(shift: jax.Array) -> Trial:
             damped = space.filtered(Shift(shift))
