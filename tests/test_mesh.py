@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import AxisType
 
 import riesz
-from riesz._linalg.solvers.qrsvd import SpreadReflectors
+from riesz._linalg.solvers.reflectors import SpreadReflectors
 from riesz._running import loop
 from riesz._running.prepare import Options, checked_mesh, prepare
 

@@ -259,7 +259,7 @@ def test_a_target_that_was_reached_holds_at_theta(level):
 def test_a_tolerance_for_the_gradient_holds_at_theta(method, tolerance):
     """The gradient is that of the loss at the returned parameters, not at those of an extrapolated point."""
     loss = noisy()
-    solution = minimise(loss, NETWORK, WEIGHTS, method, tolerance={"gradient": tolerance}, max_steps=400)
+    solution = minimise(loss, NETWORK, WEIGHTS, method, tolerance={"gradient": tolerance}, max_steps=1000)
     assert solution.result is riesz.Result.CONVERGED_GRADIENT
     assert jnp.linalg.norm(jax.grad(lambda theta: loss(NETWORK(theta)))(solution.theta)) <= tolerance
 

@@ -29,6 +29,12 @@ class Representer(eqx.Module):
     """The relative residual of the system that was solved; NaN where it was solved directly."""
 
 
+def covector_of(at: Linearisation, blocks: tuple[Block, ...], psi: AbstractRows, slopes: Slopes) -> Vector:
+    """The covector L'(psi), through the rows where L' is an inner product with them: the model is not asked again."""
+    r, rest = split(blocks, slopes)
+    return psi.T @ r if r is not None and rest is None else at.covector(slopes)
+
+
 class AbstractSpace(eqx.Module):
     """What represents the gradient: a tangent space, or R^d itself."""
 
@@ -105,13 +111,15 @@ class TangentSpace(AbstractSpace):
 
     def represent(self, at: Linearisation, slopes: Slopes) -> Representer:
         """The representer g of L': (psi^T g, w) = L'(w) for all w in this space."""
-        r, c = self.split(at, slopes)
-        # Through the rows where L' is an inner product with them: they are known, and the model need not be asked.
-        covector = self.psi.T @ r if r is not None and c is None else at.covector(slopes)
-        g = self.solve(r, c)
+        covector = self.covector(at, slopes)
+        g = self.solve(*self.split(at, slopes))
         has_spectrum = self.factors.eigenvalues is not None
         residual = jnp.full((), jnp.nan, g.dtype) if has_spectrum else self.residual(g, covector)
         return Representer(g, covector, self.factors.rank(self.filter), residual)
+
+    def covector(self, at: Linearisation, slopes: Slopes) -> Vector:
+        """The covector L'(psi) of slopes at the points of a linearisation."""
+        return covector_of(at, self.blocks, self.psi, slopes)
 
     def split(self, at: Linearisation, slopes: Slopes) -> tuple[jax.Array | None, Vector | None]:
         """L' as the inner product with rows r and a covector c, either of them None where it is not needed."""

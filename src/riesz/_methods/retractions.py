@@ -101,7 +101,7 @@ class SecondOrder(AbstractRetraction):
 
     def _newton(self, at: Linearisation, space: Any, delta: Vector, a: Vector, turns: list[jax.Array]) -> jax.Array:
         r"""Where $s L'(\psi^T\delta) + \tfrac{s^2}{2} q$ is lowest, with q the second derivative along the path."""
-        covector = at.covector(at.slopes)
+        covector = space.covector(at, at.slopes)
         pairs = zip(at.parts, turns, strict=True)
         paired = [part.over.weights @ jnp.sum(flat(turn) * part.slopes, 1) for part, turn in pairs]
         q = space.norm(delta) ** 2 + sum(paired) + covector @ a

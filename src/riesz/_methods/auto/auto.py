@@ -11,11 +11,10 @@ import numpy as np
 from ..._geometry.assembly import rows_of
 from ..._geometry.inner_products import AbstractMetric, BoundedGaussNewton, GaussNewton, draw_sample
 from ..._geometry.linearise import Sample, linearise
-from ..._geometry.rows import split
-from ..._geometry.tangent import Representer, TangentSpace
+from ..._geometry.tangent import Representer, TangentSpace, covector_of
 from ..._linalg.filters import Shift
 from ..._linalg.solvers import QRSVD, AbstractSolver, ConjugateGradients, as_solver
-from ..._linalg.solvers.qrsvd import SingularValues
+from ..._linalg.solvers.singular_values import SingularValues
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..choose import choose
@@ -190,8 +189,7 @@ class Auto(AbstractMethod):
         at = linearise(loss, D, theta, sample, chunk=self.solver.points_at_once)
         blocks = BoundedGaussNewton(state.quick.share).blocks(at, None)
         psi = rows_of(D, theta, blocks, at.chunk)
-        r, rest = split(blocks, at.slopes)
-        covector = psi.T @ r if r is not None and rest is None else at.covector(at.slopes)
+        covector = covector_of(at, blocks, psi, at.slopes)
         is_quick = state.phase == QUICK
         S, quick = self.quick.scaled(at, blocks, psi, covector, state.quick, state.k == 1, loss.drawn)
         psi, S = psi.in_coordinates(S)

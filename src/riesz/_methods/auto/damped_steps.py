@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from ..._geometry.linearise import Linearisation
 from ..._geometry.tangent import TangentSpace
-from ..._linalg.solvers.qrsvd import SingularValues
+from ..._linalg.solvers.singular_values import SingularValues
 from ..._types import Vector
 
 HALVINGS = 60
