@@ -146,3 +146,11 @@ def test_products_with_several_vectors(chunk):
     np.testing.assert_allclose(psi.norms(), np.linalg.norm(dense, axis=0), atol=1e-12)
     np.testing.assert_allclose(psi.array(), dense, atol=1e-13)
     assert psi.shape == dense.shape and psi.dtype == dense.dtype
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["QRSVD()", "Cholesky(chunk=64)", "ConjugateGradients()", "ConjugateGradients(tolerance=0.001, points=9)"],
+)
+def test_solvers_are_told_as_they_are_written(written):
+    assert str(eval(f"riesz.{written}")) == written

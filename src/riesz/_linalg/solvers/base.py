@@ -5,6 +5,7 @@ the regularised inverse f(G); `inverse.project(r)` and `inverse.riesz(c)` apply 
 """
 
 import abc
+import dataclasses
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -93,6 +94,15 @@ class AbstractSolver(eqx.Module):
     @abc.abstractmethod
     def __call__(self, psi: Any) -> AbstractFactors:
         """Factorise the rows: the expensive verb."""
+
+    def __str__(self) -> str:
+        """As a user writes it: with the arguments that are not at their defaults, for sentences and logs."""
+        known = [(field, getattr(self, field.name)) for field in dataclasses.fields(self)]
+        # Numbers are compared in the precision in which they are held.
+        default = lambda field, value: np.asarray(field.default, getattr(value, "dtype", None))
+        told = lambda value: f"{value:g}" if isinstance(value, jax.Array) else str(value)
+        changed = [(field, value) for field, value in known if not np.array_equal(value, default(field, value))]
+        return f"{type(self).__name__}({', '.join(f'{field.name}={told(value)}' for field, value in changed)})"
 
 
 class ChunkedSolver(AbstractSolver):
