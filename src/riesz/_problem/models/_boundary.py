@@ -8,23 +8,17 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ..._types import Function, Key, Parametrisation, Vector
+from ..._types import Function, Parametrisation, Vector
+from ._around import AbstractAround
 
 
-class HardBoundary(eqx.Module):
+class HardBoundary(AbstractAround):
     """The parametrisation of the functions lift(x) + bubble(x) D(theta)(x), whose inner parametrisation is D."""
 
     D: Parametrisation
     bubble: Callable[[Any], Any]
     lift: Any
     """A function or a number."""
-
-    def params(self, theta: Vector) -> Any:
-        return self.D.params(theta)  # type: ignore[attr-defined]
-
-    @property
-    def start(self) -> Callable[[Key], Vector]:
-        return self.D.start  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Function:
         inner = self.D(theta)

@@ -10,6 +10,7 @@ import numpy as np
 from ... import _check
 from ..._types import Function, Parametrisation, Vector
 from ..bound import Bound
+from ._around import AbstractAround
 
 PLACES = 8
 """The networks of earlier slabs have so many places, or a multiple of them: one slab more compiles nothing."""
@@ -80,7 +81,7 @@ def _as_numpy(tree: Any) -> Any:
     return jax.tree.map(np.asarray, eqx.filter(tree, _is_array))
 
 
-class HardInitial(eqx.Module):
+class HardInitial(AbstractAround):
     """The parametrisation of the functions g(x) + (t - t0) D(theta)(x, t), or those of second order."""
 
     D: Parametrisation
@@ -92,13 +93,6 @@ class HardInitial(eqx.Module):
     past: Past | None
     """What has been added between these times; None for nothing."""
     order: int = eqx.field(static=True)
-
-    def params(self, theta: Vector) -> Any:
-        return self.D.params(theta)  # type: ignore[attr-defined]
-
-    @property
-    def start(self) -> Any:
-        return self.D.start  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Function:
         network = self.D(theta)

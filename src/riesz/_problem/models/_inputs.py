@@ -8,21 +8,15 @@ import jax
 import jax.numpy as jnp
 
 from ... import _check
-from ..._types import Function, Key, Parametrisation, Vector
+from ..._types import Function, Parametrisation, Vector
+from ._around import AbstractAround
 
 
-class Composed(eqx.Module):
+class Composed(AbstractAround):
     """The parametrisation of the functions D(theta)(inputs(x))."""
 
     D: Parametrisation
     inputs: Callable[[Any], Any]
-
-    def params(self, theta: Vector) -> Any:
-        return self.D.params(theta)  # type: ignore[attr-defined]
-
-    @property
-    def start(self) -> Callable[[Key], Vector]:
-        return self.D.start  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Function:
         v = self.D(theta)

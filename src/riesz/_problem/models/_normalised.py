@@ -1,6 +1,5 @@
 """Normalised densities: positive models that have mass 1 for all parameters."""
 
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -9,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import _check
-from ..._types import Function, Key, Parametrisation, Vector
+from ..._types import Function, Parametrisation, Vector
 from ..measures import Points
+from ._around import AbstractAround
 
 
 def _plain_log_mass(theta: Vector, D: Parametrisation, over: Points) -> jax.Array:
@@ -36,18 +36,11 @@ def _log_mass_jvp(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
     return value, sum(jnp.vdot(a, b) for a, b in parts)  # type: ignore[return-value]
 
 
-class Normalised(eqx.Module):
+class Normalised(AbstractAround):
     """The parametrisation of the functions exp(D(theta)), divided by their integrals."""
 
     D: Parametrisation
     over: Points
-
-    def params(self, theta: Vector) -> Any:
-        return self.D.params(theta)  # type: ignore[attr-defined]
-
-    @property
-    def start(self) -> Callable[[Key], Vector]:
-        return self.D.start  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Function:
         f, point = self.D(theta), jax.ShapeDtypeStruct(self.over.x.shape[1:], self.over.x.dtype)

@@ -1,16 +1,15 @@
 """Stages: a model plus a small second one, which is fitted to what the first has left."""
 
-from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 
 from ... import _check
-from ..._types import Function, Key, Parametrisation, Vector
+from ..._types import Function, Parametrisation, Vector
+from ._around import AbstractAround
 
 
-class Staged(eqx.Module):
+class Staged(AbstractAround):
     """The parametrisation of the functions v(x) + scale D(theta)(x), where v is known."""
 
     first: Parametrisation
@@ -18,13 +17,6 @@ class Staged(eqx.Module):
     """The parameters of v, which stay as they are."""
     D: Parametrisation
     scale: jax.Array
-
-    def params(self, theta: Vector) -> Any:
-        return self.D.params(theta)  # type: ignore[attr-defined]
-
-    @property
-    def start(self) -> Callable[[Key], Vector]:
-        return self.D.start  # type: ignore[attr-defined]
 
     def __call__(self, theta: Vector) -> Function:
         v, w = self.first(self.theta), self.D(theta)
@@ -76,4 +68,4 @@ def stage(
     second, theta0 = network
     _check.function("network[0]", second)
     scale = _check.leaf(_check.scalar("scale", scale, above=0.0))
-    return Staged(D, theta, second, scale), _check.floating("network[1]", theta0)
+    return Staged(first=D, theta=theta, D=second, scale=scale), _check.floating("network[1]", theta0)
