@@ -16,8 +16,8 @@ from .._types import Vector
 
 def _side(name: str, bound: Any, layout: Layout, params: Any, dtype: Any, default: float) -> jax.Array:
     """One side of the bounds as a vector, from a number, an array, or a pytree of the structure of params."""
-    if bound is None:
-        bound = default
+    # None is no bound, alone or for single parameters.
+    bound = jax.tree.map(lambda side: default if side is None else side, bound, is_leaf=lambda side: side is None)
     if jax.tree.structure(bound) != layout.treedef:
         if jax.tree.structure(bound) != jax.tree.structure(0.0) and not isinstance(bound, list | tuple):
             raise ValueError(f"{name} of bounds must be a number, or have the structure of params.")
@@ -34,8 +34,8 @@ def _side(name: str, bound: Any, layout: Layout, params: Any, dtype: Any, defaul
     return jnp.asarray(vector, dtype)
 
 
-def as_box(bounds: Any, layout: Layout, params: Any, theta0: Vector) -> Box | None:
-    """The box that bounds describe, with the start in it; None where there are no bounds."""
+def as_box(bounds: Any, layout: Layout, params: Any, theta0: Vector, name: str) -> Box | None:
+    """The box that bounds describe, with the start, of the given name, in it; None where there are no bounds."""
     if bounds is None:
         return None
     sides = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") and hasattr(bounds, "ub") else bounds
@@ -51,7 +51,7 @@ def as_box(bounds: Any, layout: Layout, params: Any, theta0: Vector) -> Box | No
     inside = (low <= theta0) & (theta0 <= high)
     if not bool(jnp.all(inside)):
         at = int(jnp.argmin(inside))
-        raise ValueError(f"params must lie within bounds, but parameter {at} is {theta0[at]}, not in "
+        raise ValueError(f"{name} must lie within bounds, but parameter {at} is {theta0[at]}, not in "
                          f"[{low[at]}, {high[at]}].")  # fmt: skip
     return None if bool(jnp.all(jnp.isinf(low) & jnp.isinf(high))) else Box(low, high)
 

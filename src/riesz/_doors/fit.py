@@ -68,23 +68,34 @@ def fit(
 
 
 def _problem(
-    residual: Any, params: Any, args: Any, loss: Any, scale: Any, sigma: Any, bounds: Any, jac: Any, method: Any
+    residual: Any,
+    params: Any,
+    args: Any,
+    loss: Any,
+    scale: Any,
+    sigma: Any,
+    bounds: Any,
+    jac: Any,
+    method: Any,
+    names: tuple[str, str] = ("residual must be a function of (params, *args)", "params"),
 ) -> tuple[ResidualVector, Any, jax.Array, AbstractMethod]:
-    """What `minimise` is to be told, from what `fit` was told."""
+    """What `minimise` is to be told, from what `fit` was told; names are those of its first two arguments."""
     _check.function("residual", residual)
     args = args if isinstance(args, tuple) else (args,)
-    params = jax.tree.map(lambda leaf: _check.floating("params", leaf), params)
+    params = jax.tree.map(lambda leaf: _check.floating(names[1], leaf), params)
+    for leaf in jax.tree.leaves(params):
+        _check.finite_rows(names[1], leaf.reshape(-1))
     if not (callable(jac) or jac in MODES):
         raise ValueError(f"jac must be a function or one of {', '.join(map(repr, MODES))}, not {_check.shown(jac)}.")
     model, mode = (WithJacobian(residual, jac), "auto") if callable(jac) else (residual, jac)
     D, theta0 = parametrise(model, params)
     args = _check.native(args)
-    with _check.explained("residual must be a function of (params, *args) that JAX can trace, but it fails"):
+    with _check.explained(f"{names[0]} that JAX can trace, but it fails"):
         plain: Any = Whole(Whitened(args, None, theta0.dtype), mode)
         count = traced(D, plain, theta0, jax.ShapeDtypeStruct((1,), theta0.dtype))[1].size
     whitened = Whitened(args, deviation(sigma, count), theta0.dtype)
     term = ResidualVector(whitened, density_by_name(loss, scale), mode=mode)
-    chosen = bounded(as_method(method), as_box(bounds, D.layout, params, theta0))
+    chosen = bounded(as_method(method), as_box(bounds, D.layout, params, theta0, names[1]))
     return term, D, theta0, chosen
 
 
@@ -147,6 +158,8 @@ def curve_fit(
     """
     _check.function("f", f)
     y = _check.floating("y", y)
+    if not y.size:
+        raise ValueError("y must have at least one value, but it has none.")
     _check.finite_rows("y", y.reshape(-1))
     p0 = jnp.atleast_1d(_check.floating("p0", p0))
     if p0.ndim != 1:
@@ -155,7 +168,8 @@ def curve_fit(
     x = jax.tree.map(jnp.asarray, _check.native(x))
     method = options.pop("method", None)
     told = options.pop("loss", "linear"), options.pop("scale", 1.0), sigma, bounds, options.pop("jac", "auto"), method
-    term, D, theta0, chosen = _problem(Curve(f), p0, (x, y), *told)
+    names = "f must be a function of (x, *p)", "p0"
+    term, D, theta0, chosen = _problem(Curve(f), p0, (x, y), *told, names=names)
     solution = minimise(term, D, theta0, chosen, **options)
     if not (solution.result.converged or solution.result.name == "TARGET_REACHED"):
         warnings.warn(f"curve_fit: {solution.result}", stacklevel=2)
