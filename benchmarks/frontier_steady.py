@@ -216,7 +216,7 @@ def convection():
     operator = lambda v: lambda x: riesz.partial(1)(v)(x) + beta * riesz.partial(0)(v)(x)
 
     def loss(density):
-        x = equispaced(0.0, 2 * PI, round(24 * density**0.5))
+        x = equispaced(0.0, 2 * PI, round(40 * density**0.5))
         return riesz.residual(operator, 0.0, riesz.product(x, riesz.gauss_legendre(0.0, 1.0, round(64 * density**0.5))))
 
     def model(key):
@@ -224,7 +224,7 @@ def convection():
         D = riesz.periodic(network, (2 * PI, None))
         return riesz.hard_boundary(D, lambda x: x[1], lift=lambda x: jnp.sin(x[0])), theta0
 
-    setup = "sine 3-20-20-1, periodic, first weights (1, 1, 15), start built in; 24 x 64 points"
+    setup = "sine 3-20-20-1, periodic, first weights (1, 1, 15), start built in; 40 x 64 points"
     solve = one_run(loss, model, exact, uniform((0, 0), (2 * PI, 1)), 120.0)
     return Problem("convection, beta = 30", "none found", 1e-9, 120.0, solve, setup)
 

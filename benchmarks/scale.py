@@ -86,7 +86,7 @@ def kernels(loss, D, theta, key, alone, steps):
     import riesz
     from riesz._geometry.assembly import rows_of
     from riesz._geometry.inner_products import L2
-    from riesz._running.loop import Compiled
+    from riesz._running.compiled import Compiled
 
     method = riesz.ngd(filter=riesz.Shift(SHIFT))
     sample = method.draw(loss, D, theta, key)

@@ -175,7 +175,7 @@ def parts():
 
 def parts_table(problem, repeats):
     """CPU time of the parts of a step of auto beside a step of ngd, all from where auto stands after a few steps."""
-    from riesz._running.loop import Compiled  # here, because other commits may have none
+    from riesz._running.compiled import Compiled  # here, because other commits may have none
 
     step = Compiled(steps)  # with the compiler's settings that `minimise` has
     loss, D, theta = problem()

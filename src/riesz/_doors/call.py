@@ -12,8 +12,8 @@ from .._records.checkpoint import Checkpoint
 from .._records.logs import AbstractLog
 from .._records.recording import recording
 from .._running import hosts
-from .._running.loop import Problem
 from .._running.prepare import Options
+from .._running.problem import Problem
 from .._running.restarts import Starts, best, told
 from .._running.run import Run
 from .._running.solution import Solution, Start

@@ -16,7 +16,7 @@ from .._problem.features import MODES, Whole, derivative, traced
 from .._problem.losses import density_by_name
 from .._problem.parametrise import parametrise
 from .._problem.residual_vector import ResidualVector
-from .._running.loop import Compiled
+from .._running.compiled import Compiled
 from .._running.solution import Solution
 from .bounds import as_box, bounded
 from .minimise import minimise

@@ -12,7 +12,7 @@ from .._problem.checks import check_problem
 from .._problem.integral import AbstractLoss
 from .._problem.parametrise import is_module, parametrise
 from .._running.keeping import read
-from .._running.loop import Problem
+from .._running.problem import Problem
 from .._running.solution import Solution, Start
 from .._types import Parametrisation
 from .given import takes_params

@@ -11,7 +11,8 @@ from .._geometry.linearise import Sample
 from .._problem.features import image
 from .._problem.integral import AbstractLoss
 from .._types import Vector
-from .loop import Compiled, Problem
+from .compiled import Compiled
+from .problem import Problem
 
 DRAWS = 20
 """A look is the mean of the loss over this many draws, each of as many points as a step has."""

@@ -12,7 +12,9 @@ import jax
 
 from .._bytes.digest import anonymous, digest
 from .._types import Vector
-from .loop import Carry, Problem, here, look
+from .compiled import here
+from .loop import Carry, look
+from .problem import Problem
 
 SHOWN = 60
 """The most characters of a part that a sentence quotes."""

@@ -30,8 +30,10 @@ from .._problem.programs import calls_lapack
 from .._problem.ridge import plain
 from .._types import Vector
 from .buckets import in_buckets
-from .loop import TOLERANCES, Problem, everywhere
+from .compiled import everywhere
+from .loop import TOLERANCES
 from .memory import fitted, is_small
+from .problem import Problem
 from .shape import by_shape
 
 logger = logging.getLogger("riesz")

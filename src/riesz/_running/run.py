@@ -18,7 +18,9 @@ from .._methods.result import CODES, Result, code
 from .._problem.ridge import plain
 from .._types import Vector
 from .between import Looks, can_look
-from .loop import CHUNK, TOLERANCES, Carry, Log, Problem, Tests, advance, here, measure, redraw, start
+from .compiled import here
+from .loop import CHUNK, TOLERANCES, Carry, Log, Tests, advance, measure, redraw, start
+from .problem import Problem
 from .solution import Solution
 from .standing import Standing
 

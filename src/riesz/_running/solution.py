@@ -14,8 +14,8 @@ from .. import _check
 from .._bytes.files import reason
 from .._methods.result import Result
 from .fingerprint import Origin
-from .loop import Problem
 from .picture import picture
+from .problem import Problem
 from .summary import page, summary
 from .table import table
 from .uncertainty import Spread, predicted, spread

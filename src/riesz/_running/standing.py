@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from .. import _check
 from .fingerprint import difference, origin
 from .keeping import origin_of
-from .loop import Carry, Problem, start
+from .loop import Carry, start
+from .problem import Problem
 from .solution import Solution
 
 

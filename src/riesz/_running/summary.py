@@ -13,7 +13,7 @@ from .._methods.schemes import AbstractScheme
 from .._problem.features import Whole, traced
 from .._problem.measures import Points
 from .fingerprint import text
-from .loop import Problem
+from .problem import Problem
 
 
 def facts(solution: Any) -> dict[str, str]:
