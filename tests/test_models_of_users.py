@@ -14,7 +14,7 @@ import pytest
 
 import riesz
 from riesz._problem.features import _traced
-from riesz._running import loop
+from riesz._running import compiled
 from spoken import check_sentence
 
 X = jnp.linspace(-1.0, 1.0, 20)
@@ -143,7 +143,7 @@ def test_a_model_that_solves_systems_is_told(caplog):
 def test_programs_of_functions_that_are_gone_are_let_go(monkeypatch):
     """A model made anew for each call has programs of its own; those of long ago do not stay for ever."""
     gone, kept = [], 2
-    monkeypatch.setattr(loop, "KEPT", kept)
+    monkeypatch.setattr(compiled, "KEPT", kept)
     for shift in range(kept + 2):
         D = lambda theta, shift=shift: lambda x: plain(theta)(x) + shift
         riesz.minimise(LOSS, D, THETA, "gd", max_steps=1, progress=False)
