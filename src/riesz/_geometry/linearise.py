@@ -64,6 +64,11 @@ class Linearisation(eqx.Module):
         return sum(part.over.weights @ jnp.abs(part.densities) for part in self.parts)  # type: ignore[return-value]
 
     @property
+    def positive(self) -> jax.Array:
+        """Whether no density is negative, so that the loss may vanish."""
+        return jnp.all(jnp.concatenate([part.densities for part in self.parts]) >= 0)
+
+    @property
     def quadratic(self) -> bool:
         """Whether the loss is quadratic in the function, so that its Gauss-Newton model errs only where D bends."""
         return all(part.term.quadratic(part.features.values, part.over) for part in self.parts)

@@ -11,8 +11,10 @@ import numpy as np
 from ..._geometry.assembly import rows_of
 from ..._geometry.inner_products import AbstractMetric, BoundedGaussNewton, GaussNewton, draw_sample
 from ..._geometry.linearise import Sample, linearise
+from ..._geometry.rows import Block
 from ..._geometry.tangent import Representer, TangentSpace, covector_of
 from ..._linalg.filters import Shift
+from ..._linalg.rows import AbstractRows
 from ..._linalg.solvers import QRSVD, AbstractSolver, ConjugateGradients, as_solver
 from ..._linalg.solvers.singular_values import SingularValues
 from ..._problem.integral import AbstractLoss
@@ -27,7 +29,7 @@ from .long_steps import QUICK, WALK, LongSteps, Walk
 from .losses import LossWindow
 from .pace import Pace
 from .quick_steps import QuickState, QuickSteps
-from .view import Outcome, View
+from .view import Outcome, View, rounding_of
 
 VANISHED = 1e3
 """A loss of at most this multiple of what rounding of parameters and values makes of it has vanished, if it has fallen.
@@ -193,35 +195,45 @@ class Auto(AbstractMethod):
         is_quick = state.phase == QUICK
         S, quick = self.quick.scaled(at, blocks, psi, covector, state.quick, state.k == 1, loss.drawn)
         psi, S = psi.in_coordinates(S)
-        free = None if self.box is None else self.box.free(theta, covector)
-        movable = psi
+        free, movable = None if self.box is None else self.box.free(theta, covector), psi
         if free is not None:
             # Held parameters have no tangent function: their rows vanish.
             covector, movable = jnp.where(free, covector, 0), psi.scaled(jnp.where(free, 1, jnp.inf))
-        least = Shift(jnp.finfo(theta.dtype).tiny)
-        space = TangentSpace.of(blocks, movable, self.solver.fresh(sample.key), least, jnp.where(is_quick, S, 1))
-        if isinstance(space.factors, SingularValues):
-            # A long step is held back by its length, a quick one by what can be gained, which noise must not add to.
-            eps, squared = float(jnp.finfo(theta.dtype).eps), any(block.form.squared for block in blocks)
-            resolved = space.factors.resolved(eps**0.5 if squared else eps)
-            s = jnp.where(is_quick, resolved.s, space.factors.s)
-            if free is not None and space.factors.tall:
-                # Singular vectors of held parameters have lengths that are all rounding, beside columns that are zero.
-                s = jnp.where(jnp.sum(jnp.where(free[:, None], 0, space.factors.V) ** 2, axis=0) > 0.5, 0, s)
-            null = jnp.where(is_quick, resolved.null, space.factors.null)
-            space = dataclasses.replace(space, factors=dataclasses.replace(space.factors, s=s, null=null))
-        values = space.rows(lambda block: block.features.values)
-        ulps = jnp.sum((theta * psi.norms()) ** 2) + jnp.sum(values**2)
-        rounding = jnp.finfo(theta.dtype).eps ** 2 * ulps
-        positive = jnp.all(jnp.concatenate([part.densities for part in at.parts]) >= 0)
-        tiny = positive & (at.magnitude <= VANISHED * rounding)
+        space = self._factorised(blocks, movable, jnp.where(is_quick, S, 1), is_quick, free, sample.key)
+        rounding = rounding_of(at, space, psi)
+        tiny = at.positive & (at.magnitude <= VANISHED * rounding)
         first = jnp.where(tiny, jnp.inf, jnp.finfo(theta.dtype).eps ** 0.5 * at.magnitude)
         ceiling = jnp.where(state.k == 1, first, state.ceiling)
-        vanished = tiny & (at.magnitude <= ceiling) & (not loss.drawn)
-        view = View(
-            loss, sample.terms, at, covector, space, rounding, vanished, at.magnitude <= ceiling, self.box, free
-        )
+        fallen = at.magnitude <= ceiling
+        vanished = tiny & fallen & (not loss.drawn)
+        view = View(loss, sample.terms, at, covector, space, rounding, vanished, fallen, self.box, free)
         return view, dataclasses.replace(state, quick=quick, ceiling=ceiling)
+
+    def _factorised(
+        self,
+        blocks: tuple[Block, ...],
+        psi: AbstractRows,
+        scale: jax.Array,
+        is_quick: jax.Array,
+        free: jax.Array | None,
+        key: Any,
+    ) -> TangentSpace:
+        """The tangent space, of which quick steps see what is resolved: noise must not add to what can be gained.
+
+        A long step is held back by its length.
+        """
+        least = Shift(jnp.finfo(psi.dtype).tiny)
+        space = TangentSpace.of(blocks, psi, self.solver.fresh(key), least, scale)
+        factors = space.factors
+        if not isinstance(factors, SingularValues):
+            return space
+        eps, squared = float(jnp.finfo(psi.dtype).eps), any(block.form.squared for block in blocks)
+        resolved = factors.resolved(eps**0.5 if squared else eps)
+        s, null = jnp.where(is_quick, resolved.s, factors.s), jnp.where(is_quick, resolved.null, factors.null)
+        if free is not None and factors.tall:
+            # Singular vectors of held parameters have lengths that are all rounding, beside columns that are zero.
+            s = jnp.where(jnp.sum(jnp.where(free[:, None], 0, factors.V) ** 2, axis=0) > 0.5, 0, s)
+        return dataclasses.replace(space, factors=dataclasses.replace(factors, s=s, null=null))
 
     def _quick(self, view: View, state: AutoState) -> tuple[Outcome, AutoState]:
         """A quick step; where these are slow though the loss could vanish, the next step leaves for the walk."""

@@ -15,20 +15,15 @@ from ..._linalg.filters import Shift
 from ..._linalg.rows import AbstractRows
 from ..._types import Vector
 from ..choose import choose
-from ..result import Result, code, first_code
+from ..result import Result, code
 from ..retractions import Retracted, SecondOrder, Straight
 from .coordinates import scale, turning
+from .fate import Fate, Prospect
 from .losses import LossWindow
 from .pace import Pace
 from .trust import Trust
 from .view import Outcome, View
 
-SETTLED, SETTLED_DRAWN = 3, 100
-"""This many steps in a row with nothing to gain end a run; more where points are drawn, since few may miss much."""
-LEVEL = 5
-"""With bounds, this many steps in a row at the lowest loss, with no more than rounding to gain, end a run too."""
-FAR = 30.0
-"""Parameters this many times as large as at the start run to infinity, if the loss falls along them by its own size."""
 CUT = 0.3
 """Where the loss is not quadratic, a step that bends so much that it is cut below this share is damped more instead."""
 LIMIT = 0.5
@@ -88,30 +83,6 @@ class Trial(eqx.Module):
         zero = jnp.zeros((), theta.dtype)
         still = Retracted(jnp.zeros_like(theta), jnp.zeros_like(theta), zero, zero)
         return cls(still, jnp.inf + zero, zero, zero, jnp.asarray(False))
-
-
-class Prospect(eqx.Module):
-    """What there is to gain at theta, and what of it would be rounding."""
-
-    parts: tuple[jax.Array | None, Vector | None]
-    """L' as an inner product with rows, and as a covector."""
-    floor: jax.Array
-    """The least damping: below it there is only noise."""
-    gain: jax.Array
-    """What a full Gauss-Newton step is predicted to gain."""
-    noise: jax.Array
-    """The rounding of the loss."""
-    stationary: jax.Array
-    """Whether there is nothing to gain."""
-
-    @classmethod
-    def of(cls, view: View) -> "Prospect":
-        """By an undamped look at the model of the loss."""
-        at, space, number = view.at, view.space, jnp.finfo(view.at.theta.dtype)
-        parts, floor = space.split(at, at.slopes), space.factors.noise + number.tiny
-        gain = space.filtered(Shift(floor)).representer_norm(*parts) ** 2 / 2
-        noise = 4 * number.eps * at.magnitude + view.rounding
-        return cls(parts, floor, gain, noise, gain <= number.eps**0.75 * noise)
 
 
 class QuickSteps(eqx.Module):
@@ -205,29 +176,20 @@ class QuickSteps(eqx.Module):
             (retreat, 10 * jnp.maximum(state.damping, 1)),
             (True, self._controlled(state.damping, tries, accepted, trial.moved.bending)),
         )
-        lowest, best = at.loss + state.window.lowest, state.window.best
-        paced = k, lowest, best, ahead.gain
-        positive = jnp.all(jnp.concatenate([part.densities for part in at.parts]) >= 0)
-        size = jnp.where(positive, at.magnitude, 0)
-        left = _far(theta, window) & state.pace.runs_away(*paced, size) & ~view.fallen
-        creeps = state.pace.creeps(*paced, vain & positive) & ~view.fallen
-        end = _end(view, ahead, window, left, creeps)
-        pace = state.pace.after(k, lowest, best, window.first)
-        # Where parameters run to infinity, there is no lowest loss to return, but a place from where they began to run.
-        modest = jnp.where(positive, pace.modest.theta, state.pace.lately.theta)
-        origin = Straight()(at, None, jnp.where(left, modest, best) - theta)
-        moved, loss = choose((end == code(Result.UNBOUNDED), (origin, nan)), (True, (moved, loss)))
-        slow = (state.pace.slow(k, lowest) | window.stuck) & (ahead.gain > at.magnitude / 2)
+        fate = Fate.of(view, ahead, (state.window, window), state.pace, k, vain)
+        unbounded = fate.end == code(Result.UNBOUNDED)
+        origin = Straight()(at, None, fate.modest - theta)
+        moved, loss = choose((unbounded, (origin, nan)), (True, (moved, loss)))
         state = dataclasses.replace(
             state, turned=state.turned + moved.scale * moved.bending, damping=damping, window=window,
             trust=trust.after_step(jnp.where(accepted, at.loss - trial.loss, 0)),
             share=jnp.minimum(jnp.sqrt(ahead.gain / jnp.where(at.magnitude > 0, at.magnitude, 1)), 1),
-            pace=pace,
+            pace=fate.pace,
             last=jnp.where(accepted, moved.delta, 0),
         )  # fmt: skip
         shortened = (factor > 1) | (tries > 1) | (moved.scale < 1) | ~accepted
-        taken = accepted | retreat | (end == code(Result.UNBOUNDED))
-        return Outcome(moved, loss, taken, end, shortened, trial.residual), state, slow
+        outcome = Outcome(moved, loss, accepted | retreat | unbounded, fate.end, shortened, trial.residual)
+        return outcome, state, fate.slow
 
     def _search(
         self, view: View, ahead: Prospect, state: QuickState, factor: jax.Array, wanted: jax.Array
@@ -304,31 +266,3 @@ class QuickSteps(eqx.Module):
 
 def _tenfold(times: jax.Array, dtype: Any) -> jax.Array:
     return jnp.asarray(10.0, dtype) ** times.astype(dtype)
-
-
-def _far(theta: Vector, window: LossWindow) -> jax.Array:
-    """Whether the parameters are many times as large as at the start."""
-    return jnp.linalg.norm(theta) > FAR * (1 + jnp.linalg.norm(window.first))
-
-
-def _end(view: View, ahead: Prospect, window: LossWindow, left: jax.Array, creeps: jax.Array) -> jax.Array:
-    """The code of the result with which the run ends where it stands; that of RUNNING to go on.
-
-    `left` says that the parameters run away, `creeps` that the loss hardly falls though they still move.
-    """
-    at, covector, eps = view.at, view.covector, jnp.finfo(view.at.theta.dtype).eps
-    settled = window.settled >= (SETTLED_DRAWN if view.loss.drawn else SETTLED)
-    stuck = window.stuck
-    level = stuck
-    if view.box is not None:
-        # Parameters go on and off their bounds at the lowest loss, and would for all the steps that a run waits.
-        level = stuck | (window.idle >= LEVEL) & (window.lowest >= -ahead.noise)
-    flat = jax.lax.cond(settled | level, lambda: at.unbalanced(covector) <= 4 * eps**0.5, lambda: jnp.asarray(False))
-    runs_away = _far(at.theta, window) & (-(covector @ at.theta) > at.magnitude / 10)
-    return first_code([
-        (settled & flat, Result.CONVERGED_GRADIENT),
-        (view.vanished & ((window.idle > SETTLED) | (window.retreats > 0)), Result.CONVERGED_LOSS),
-        (level & (ahead.gain <= ahead.noise) & flat, Result.CONVERGED_LOSS),
-        ((stuck & runs_away) | (left & (not view.loss.drawn)), Result.UNBOUNDED),
-        (stuck | (creeps & (not view.loss.drawn)), Result.STAGNATED),
-    ])  # fmt: skip

@@ -2,9 +2,11 @@
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from ..._geometry.linearise import Linearisation
 from ..._geometry.tangent import TangentSpace
+from ..._linalg.rows import AbstractRows
 from ..._problem.integral import AbstractLoss
 from ..._problem.measures import Points
 from ..._types import Vector
@@ -36,6 +38,13 @@ class View(eqx.Module):
     def value(self, theta: Vector) -> jax.Array:
         """The loss at other parameters, on the same points."""
         return self.loss.value(self.at.D(theta), self.sample)
+
+
+def rounding_of(at: Linearisation, space: TangentSpace, psi: AbstractRows) -> jax.Array:
+    r"""What rounding of theta and of values makes of the loss: $\epsilon^2 (\sum_i \theta_i^2 |\psi_i|^2 + |z|^2)$."""
+    values = space.rows(lambda block: block.features.values)
+    ulps = jnp.sum((at.theta * psi.norms()) ** 2) + jnp.sum(values**2)
+    return jnp.finfo(at.theta.dtype).eps ** 2 * ulps
 
 
 class Outcome(eqx.Module):
