@@ -84,7 +84,7 @@ def solve(short=False):
         "largest L1 error": float(error.max()),
         "bound of it": float(bound[-1]),
         **of_itself(solution),
-        "x": x, "t": t, "u": u, "v": v, "error": error, "bound": bound,
+        "x": x, "t": t, "u": u, "v": v, "error": error, "bound": bound, "ends": TIMES[1:],
     }  # fmt: skip
 
 

@@ -33,12 +33,25 @@ def operator(u):
     return residual
 
 
+def problem():
+    """The loss: residual, walls and start."""
+    time = riesz.gauss_legendre(0.0, END, 30)
+    inside = riesz.product(riesz.gauss_legendre(0.0, 1.0, 30), time)
+    walls = riesz.product(riesz.boundary(0.0, 1.0), time)
+    start = riesz.product(riesz.gauss_legendre(0.0, 1.0, 30), riesz.points(jnp.zeros(1)))
+    return (
+        riesz.residual(operator, 0.0, inside)
+        + WEIGHT * riesz.residual(riesz.identity, 0.0, walls)
+        + WEIGHT * riesz.residual(riesz.identity, exact, start)
+    )
+
+
 def bound(loss):
     """The most that the L2 norm of the error e = u - v can be where the loss is this, as an integral.
 
-    Let r be the residual, b and s what v has in excess at the walls and at the start, and let p solve -p_t - p_xx = e, with
-    p = 0 at the walls and at the end. By parts, |e|^2 is a sum of three products: r with p, b with the slopes of p at the
-    walls, s with p at the start. Their second factors have L2 norms of at most |e| times the constants below.
+    Let r be the residual, b and s what v has in excess at the walls and at the start, and let p solve -p_t - p_xx = e,
+    with p = 0 at the walls and at the end. By parts, |e|^2 is a sum of three products: r with p, b with the slopes of p
+    at the walls, s with p at the start. Their second factors have L2 norms of at most |e| times the constants below.
     """
     constants = np.array([1 / np.pi**2, 1 / np.sqrt(2), 1 / (np.sqrt(2) * np.pi)])
     return np.sqrt(2 * loss * np.sum(constants**2 / [1.0, WEIGHT, WEIGHT]))
@@ -47,16 +60,7 @@ def bound(loss):
 def solve(short=False):
     """The network that solves it."""
     D, theta0 = riesz.mlp(jax.random.key(0), (2, 64, 1))
-    time = riesz.gauss_legendre(0.0, END, 30)
-    inside = riesz.product(riesz.gauss_legendre(0.0, 1.0, 30), time)
-    walls = riesz.product(riesz.boundary(0.0, 1.0), time)
-    start = riesz.product(riesz.gauss_legendre(0.0, 1.0, 30), riesz.points(jnp.zeros(1)))
-    loss = (
-        riesz.residual(operator, 0.0, inside)
-        + WEIGHT * riesz.residual(riesz.identity, 0.0, walls)
-        + WEIGHT * riesz.residual(riesz.identity, exact, start)
-    )
-    solution = riesz.minimise(loss, D, theta0, max_steps=10 if short else 1000)
+    solution = riesz.minimise(problem(), D, theta0, max_steps=10 if short else 1000)
     x, t = jnp.meshgrid(jnp.linspace(0, 1, 101), jnp.linspace(0, END, 101), indexing="ij")
     z = jnp.stack([x, t], axis=-1).reshape(-1, 2)
     u, v = jax.vmap(exact)(z), jax.vmap(solution.function)(z)
