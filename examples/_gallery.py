@@ -37,13 +37,14 @@ def of_itself(solution: riesz.Solution | riesz.MarchSolution, name: str = "") ->
 
 
 def draw_losses(axes: Axes, found: dict[str, Any], name: str = "", colour: str = "#0072B2", mark: str = "s") -> None:
-    """The loss at the points as a line, between them as marks, which are filled at the solution."""
+    """The loss at the points as a line, between them as marks, which are filled at the solution; the legend is below."""
     losses, looks, solved = (found[f"{name}{column}"] for column in ("losses", "looks", "solved"))
     seen, steps = np.isfinite(looks) & ~solved, np.arange(losses.size)
     axes.semilogy(losses, color=colour, linewidth=1, label=f"{name}at the points")
     axes.semilogy(steps[seen], looks[seen], mark, color=colour, fillstyle="none", label=f"{name}between them")
-    axes.semilogy(steps[solved], looks[solved], mark, color=colour, label=f"{name}between them, at the solution")
+    axes.semilogy(steps[solved], looks[solved], mark, color=colour, label=f"{name}at the solution")
     axes.set(xlabel="steps", title="loss")
+    axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
     axes.grid(alpha=0.25)
 
 

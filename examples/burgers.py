@@ -106,7 +106,7 @@ def draw(found):
     right.set(title="profiles (dotted: reference)", xlabel="x", ylabel="u")
     below.set(title="L1 norm of the error", xlabel="t")
     way.set(title="loss, one slab after the other")
-    for axes in (right, below, way):
+    for axes in (right, below):
         axes.grid(alpha=0.25)
         axes.legend(fontsize="small")
     return canvas

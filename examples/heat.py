@@ -76,14 +76,13 @@ def solve(short=False):
 
 def draw(found):
     """The solution, its error, and the way there."""
-    canvas = Figure(figsize=(11, 3.4), layout="constrained")
+    canvas = Figure(figsize=(11, 3.8), layout="constrained")
     left, middle, right = canvas.subplots(1, 3)
     where = {"origin": "lower", "extent": (0, END, 0, 1), "aspect": "auto"}
     canvas.colorbar(left.imshow(found["v"], cmap="cividis", **where), ax=left)
     size = np.log10(np.maximum(found["error"], 1e-16))
     canvas.colorbar(middle.imshow(size, cmap="cividis", **where), ax=middle)
     draw_losses(right, found)
-    right.legend(fontsize="small")
     left.set(title="u(x, t)", xlabel="t", ylabel="x")
     middle.set(title="log10 |u - v|", xlabel="t", ylabel="x")
     return canvas

@@ -50,7 +50,7 @@ def solve(short=False):
 
 def draw(found):
     """The errors after every step with their bounds at the end, and the losses."""
-    canvas = Figure(figsize=(10, 4), layout="constrained")
+    canvas = Figure(figsize=(10, 5), layout="constrained")
     left, right = canvas.subplots(1, 2)
     for n, colour, mark in ((10, "#0072B2", "o"), (100, "#D55E00", "s")):
         name = f"{n} dimensions"
@@ -60,9 +60,9 @@ def draw(found):
         draw_losses(right, found, f"{name}: ", colour, mark)
     left.set(xlabel="steps", ylabel="relative L2 error", title="Poisson's equation by tensor trains")
     left.grid(alpha=0.25)
+    left.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.18))
     for axes in (left, right):
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.legend(fontsize="small")
     return canvas
 
 

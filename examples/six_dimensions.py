@@ -48,7 +48,6 @@ def draw(found):
     draw_losses(axes, found, "train: ", "#0072B2", "s")
     draw_losses(axes, found, "network: ", "#D55E00", "o")
     axes.set(ylabel="loss", title="cos(x_1 + ... + x_6) on 2048 points")
-    axes.legend(fontsize="small")
     return canvas
 
 
