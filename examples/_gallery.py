@@ -37,7 +37,7 @@ def of_itself(solution: riesz.Solution | riesz.MarchSolution, name: str = "") ->
 
 
 def draw_losses(axes: Axes, found: dict[str, Any], name: str = "", colour: str = "#0072B2", mark: str = "s") -> None:
-    """The loss at the points as a line, between them as marks, which are filled at the solution; the legend is below."""
+    """The loss at the points as a line, between them as marks, which are filled at the solution; the legend below."""
     losses, looks, solved = (found[f"{name}{column}"] for column in ("losses", "looks", "solved"))
     seen, steps = np.isfinite(looks) & ~solved, np.arange(losses.size)
     axes.semilogy(losses, color=colour, linewidth=1, label=f"{name}at the points")
