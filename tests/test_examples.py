@@ -56,10 +56,21 @@ GALLERY = {
     ),
     "digits": lambda found: found["held-out images read correctly, per cent"] >= 97 and found["steps"] <= 30,
     "six_dimensions": lambda found: (
-        found["train: relative L2 error"] < 1e-10 and found["network: relative L2 error"] < 1e-3
+        found["train: relative L2 error"] < 1e-10
+        and found["network: relative L2 error"] < 1e-3
+        and abs(
+            np.log(found["network: the same from the loss between the points"] / found["network: relative L2 error"])
+        )
+        < 0.7
+        and "between them" in found["network: notes"]
     ),
     "many_dimensions": lambda found: (
-        found["10 dimensions: relative L2 error"] < 1e-12 and found["100 dimensions: relative L2 error"] < 1e-10
+        found["10 dimensions: relative L2 error"] < 1e-12
+        and found["100 dimensions: relative L2 error"] < 1e-10
+        and all(
+            found[f"{n} dimensions: relative L2 error"] <= found[f"{n} dimensions: bound of it"] < 1e-8
+            for n in (10, 100)
+        )
     ),
 }
 """The examples with pictures, and what the gallery says of them."""
