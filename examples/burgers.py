@@ -103,7 +103,7 @@ def draw(found):
     )
     draw_losses(way, found)
     left.set(title="u(x, t)", xlabel="t", ylabel="x")
-    right.set(title="profiles (dotted: reference)", xlabel="x", ylabel="u")
+    right.set(title="profiles (dotted: reference)", xlabel="x", ylabel="u", xticks=(-1, -0.5, 0, 0.5, 1))
     below.set(title="L1 norm of the error", xlabel="t")
     way.set(title="loss, one slab after the other")
     for axes in (right, below):
