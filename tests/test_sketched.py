@@ -67,7 +67,7 @@ def test_every_method(name):
     x = jnp.linspace(-1.0, 1.0, 300)
     loss = riesz.least_squares(riesz.points(x, data=jnp.sin(3 * x)))
     D, theta = riesz.mlp(jax.random.key(4), (1, 4, 1))
-    solver = riesz.Sketched(riesz.QRSVD(), 4)
+    solver = riesz.Sketched(riesz.QRSVD(), 8)
     make = riesz.auto if name == "auto" else functools.partial(getattr(riesz, name), filter=riesz.Shift(1e-2))
     method = make(factorisation=solver)
     found = riesz.minimise(loss, D, theta, method, max_steps=60, key=KEY, progress=False)

@@ -144,7 +144,7 @@ def test_many_digits_without_double_precision_elsewhere():
     x = np.linspace(-1.0, 1.0, 60)[:, None]
     y = np.sin(3 * x[:, 0])
     with jax.enable_x64(False):
-        model = Regressor(alpha=0.0, method="auto", tol=0.0, max_steps=100, random_state=0)
+        model = Regressor(alpha=0.0, method=riesz.auto(long=False), tol=0.0, max_steps=100, random_state=0)
         with pytest.warns(ConvergenceWarning, match="max_steps=100"):
             model.fit(x, y)
         assert jnp.ones(1).dtype == jnp.float32 and not jax.config.jax_enable_x64

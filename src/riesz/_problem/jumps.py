@@ -31,7 +31,7 @@ def defect(domain: Box, over: Points, known: Known) -> jax.Array:
 
     flat = over.x.reshape(over.x.shape[0], -1)
     integrals = over.weights @ jax.vmap(together)(flat, known.flux, known.diverging)
-    return integrals / jnp.sqrt(jnp.sum(angles**2, axis=1) * domain.volume / 2**domain.low.size)
+    return integrals / jnp.sqrt(jnp.sum(angles**2, axis=1) * domain.volume / 2.0**domain.low.size)
 
 
 def jumps(domain: Box, over: tuple[Points, Points], known: tuple[Known, Known], energy: jax.Array) -> bool:
