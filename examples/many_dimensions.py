@@ -47,8 +47,11 @@ def solve(short=False):
         found[f"{n} dimensions: result"] = solution.result.name
         found[f"{n} dimensions: notes"] = " ".join(solution.notes) or "none"
         found[f"{n} dimensions: relative L2 error"] = float(error(solution.theta))
-        bound = riesz.elliptic_error(solution.function, 1.0, -source, (0.0,) * n, (1.0,) * n, u)  # u on the boundary
-        found[f"{n} dimensions: bound of it"] = bound.l2 / float(jnp.sqrt(jnp.mean(exact**2)))
+        if n == 10:  # u at the boundary; in a hundred dimensions it would take longer than the solution
+            bound = riesz.elliptic_error(
+                solution.function, 1.0, -source, (0.0,) * n, (1.0,) * n, u
+            )  # u at the boundary
+            found[f"{n} dimensions: bound of it"] = bound.l2 / float(jnp.sqrt(jnp.mean(exact**2)))
         fresh = problem(n, *jax.random.split(jax.random.key(3)), times=10)
         found[f"{n} dimensions: loss at the points"] = float(solution.loss)
         found[f"{n} dimensions: loss between the points"] = float(fresh(solution.function))
@@ -57,14 +60,15 @@ def solve(short=False):
 
 
 def draw(found):
-    """The errors after every step, and the bounds at the solution."""
+    """The errors after every step, and a bound at the solution."""
     canvas = Figure(figsize=(7, 4.4), layout="constrained")
     axes = canvas.subplots()
     for n, colour, mark in ((10, "#0072B2", "o"), (100, "#D55E00", "s")):
         name = f"{n} dimensions"
         label = f"{name}, {found[f'{name}: parameters']} parameters"
         axes.semilogy(found[f"{n} errors"], color=colour, marker=mark, markersize=4, label=label)
-        axes.axhline(found[f"{name}: bound of it"], color=colour, linestyle="dashed", label="bound at the solution")
+        if n == 10:
+            axes.axhline(found[f"{name}: bound of it"], color=colour, linestyle="dashed", label="bound at the solution")
     axes.set(xlabel="steps", ylabel="relative L2 error", title="Poisson's equation by tensor trains")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend()
