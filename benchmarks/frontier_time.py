@@ -53,8 +53,8 @@ def panels(ends, counts):
 def burgers(nu, key, name, published, bar, seconds):
     """u is odd and has the period 2, so that it vanishes at the walls and at the layer.
 
-    A shock of height 2 is 2 nu wide. The network sees x and a stretched coordinate, 0 in the layer and 1 at the wall, in
-    which the layer is as wide as what is outside; Gauss points are those of the stretched coordinate.
+    A shock of height 2 is 2 nu wide. The network sees x and a stretched coordinate, 0 in the layer and 1 at the wall,
+    in which the layer is as wide as what is outside; Gauss points are those of the stretched coordinate.
     """
     sizes, nx, instants = (3, 20, 20, 1), 56, ((0.0, 0.25, 0.5, 1.0), (10, 18, 14))
     width, length = 2 * nu, float(np.arcsinh(0.5 / nu))
@@ -235,7 +235,7 @@ class Slabs:
 
 
 def in_slabs(slabs, key, name, published, bar, seconds):
-    """Each slab ends at a loss of ENOUGH; else it has an equal share of the budget, and what those before it have left."""
+    """Each slab ends at a loss of ENOUGH, or with an equal share of the budget and what those before it have left."""
     ref, sets = reference(key), [(slabs.places(finer), finer) for finer in (1.0, FINER)]
 
     def solve(seed):
