@@ -22,7 +22,7 @@ FINER = 4.5
 """As many times as many points in both directions are twenty times as many."""
 
 ENOUGH = 1e-15
-"""The loss at which a slab of time ends, and leaves the rest of its time to the next ones."""
+"""The loss at which a run ends; a slab of time leaves the rest of its seconds to the next ones."""
 
 
 def with_error(clock, ref, D, found, between):
@@ -47,6 +47,12 @@ def panels(ends, counts):
     return np.concatenate(x), np.concatenate([h * w for h, (_, w) in zip(lengths, rules, strict=True)])
 
 
+def crowded(width, length, n):
+    """A Gauss-Legendre rule on (0, length) in the coordinate asinh(x / width), whose points crowd within width of 0."""
+    (s, w), end = rule(0.0, n), np.arcsinh(length / width)
+    return width * np.sinh(end * s), w * width * end * np.cosh(end * s)
+
+
 # In one piece: half of the period, by symmetry. -----------------------------------------------------------------------
 
 
@@ -56,7 +62,7 @@ def burgers(nu, key, name, published, bar, seconds):
     A shock of height 2 is 2 nu wide. The network sees x and a stretched coordinate, 0 in the layer and 1 at the wall,
     in which the layer is as wide as what is outside; Gauss points are those of the stretched coordinate.
     """
-    sizes, nx, instants = (3, 20, 20, 1), 56, ((0.0, 0.25, 0.5, 1.0), (10, 18, 14))
+    sizes, nx, instants = (3, 24, 24, 1), 64, ((0.0, 0.25, 0.5, 1.0), (10, 20, 14))
     width, length = 2 * nu, float(np.arcsinh(0.5 / nu))
     ref, layers = reference(key), list(zip(sizes[:-1], sizes[1:], strict=True))
     plain = network(layers)
@@ -76,14 +82,13 @@ def burgers(nu, key, name, published, bar, seconds):
     A = lambda v: lambda p: along(v, T)(p) + v(p) * along(v, X)(p) - nu * along(v, X, X)(p)
 
     def loss(finer):
-        s, w = rule(0.0, round(finer * nx))
-        places = width * np.sinh(length * s), w * width * length * np.cosh(length * s)
         ends, counts = instants
-        return riesz.residual(A, 0.0, tensor(places, panels(ends, [round(finer * n) for n in counts])))
+        times = panels(ends, [round(finer * n) for n in counts])
+        return riesz.residual(A, 0.0, tensor(crowded(width, 1.0, round(finer * nx)), times))
 
     def solve(seed):
         clock = Clock(seconds)
-        found = clock.minimise(loss(1), D, glorot(layers)(seed))
+        found = clock.minimise(loss(1), D, glorot(layers)(seed), target=ENOUGH)
         return with_error(clock, ref, D, found, loss(FINER))
 
     setup = f"odd, tanh {'-'.join(map(str, sizes))} of x, asinh(x / 2 nu) and t; {nx} x {sum(instants[1])} Gauss points"
@@ -128,18 +133,24 @@ def allen_cahn():
         return u
 
     A = lambda v: lambda p: along(v, T)(p) - nu * along(v, X, X)(p) - 5 * (v(p) - v(p) ** 3)
-    # The front is at 1/2, and the kink at 1.
-    ends, counts = (0.0, 0.4, 0.6, 0.92, 1.0), (18, 40, 14, 18)
-    x = lambda finer: panels(ends, [round(finer * n) for n in counts])
-    loss = lambda finer: riesz.residual(A, 0.0, tensor(x(finer), rule(0.0, round(finer * nt))))
+
+    def loss(finer):
+        panel = lambda low, high, n: panels((low, high), (round(finer * n),))
+        x, w = crowded(0.006, 0.15, round(finer * 22))  # the front at 1/2 becomes as thin
+        left, right = (0.5 - x, w), (0.5 + x, w)
+        # The kink is at 1.
+        rules = panel(0, 0.35, 22), left, right, panel(0.65, 0.9, 14), panel(0.9, 0.98, 12), panel(0.98, 1, 12)
+        t, v = rule(0.0, round(finer * nt))
+        places = tuple(np.concatenate(parts) for parts in zip(*rules, strict=True))
+        return riesz.residual(A, 0.0, tensor(places, (t**2, 2 * t * v)))
 
     def solve(seed):
         clock = Clock(600.0)
-        found = clock.minimise(loss(1), D, glorot(layers)(seed))
+        found = clock.minimise(loss(1), D, glorot(layers)(seed), target=ENOUGH)
         return with_error(clock, ref, D, found, loss(FINER))
 
     shape = "-".join(map(str, sizes))
-    setup = f"even, kink and reaction built in, tanh {shape}; {sum(counts)} x {nt} Gauss points in panels"
+    setup = f"even, kink and reaction built in, tanh {shape}; 104 x {nt} Gauss points in panels"
     return Problem("Allen-Cahn", "1.9e-6* (SSBroyden, 2,011 parameters)", 5e-6, 600.0, solve, setup)
 
 
