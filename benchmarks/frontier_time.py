@@ -183,6 +183,7 @@ class Slabs:
         """What all slabs have in common."""
         self.layers = list(zip(self.sizes[:-1], self.sizes[1:], strict=True))
         self.plain = network(self.layers)
+        self.value = jax.jit(lambda theta, *over: self.loss(*over)(self.increment(theta)))
         self.added = jax.jit(lambda theta, x: self.derivatives(lambda x: self.increment(theta)(jnp.stack([x, 1.0])), x))
 
     def derivatives(self, f, x):
@@ -225,12 +226,16 @@ class Slabs:
         n = round(finer * self.points[0])
         return self.low + self.period * (np.arange(n) + 0.5) / n
 
-    def loss(self, x, before, finer=1.0):
-        """The residual over a slab, from the derivatives at places x of what the slabs before end with."""
+    def over(self, x, before, finer=1.0):
+        """The points of a slab and their weights, from the derivatives at x of what the slabs before end with."""
         times, w = rule(-1.0, round(finer * self.points[1]))
         table = np.repeat(np.column_stack([x, before]), times.size, axis=0)
         where = np.insert(table, 1, np.tile(times, x.size), axis=1)
         weights = np.tile(w * self.end / self.count / 2, x.size) * self.period / x.size
+        return where, weights
+
+    def loss(self, where, weights):
+        """The residual over a slab, at the points and with the weights of `over`."""
         return riesz.residual(self.equation, 0.0, riesz.points(where, weights=weights))
 
     def function(self, thetas):
@@ -253,10 +258,11 @@ def in_slabs(slabs, key, name, published, bar, seconds):
         clock, thetas, losses, between = Clock(seconds), [], [], []
         theta, before = glorot(slabs.layers)(seed), [slabs.derivatives(slabs.start, x) for x, _ in sets]
         for k in range(slabs.count):
-            loss, check = (slabs.loss(x, b, finer) for (x, finer), b in zip(sets, before, strict=True))
-            found = clock.minimise(loss, slabs.increment, theta, share=(k + 1) / slabs.count, target=ENOUGH)
+            coarse, fine = (slabs.over(x, b, finer) for (x, finer), b in zip(sets, before, strict=True))
+            loss, share = slabs.loss(*coarse), (k + 1) / slabs.count
+            found = clock.minimise(loss, slabs.increment, theta, share=share, target=ENOUGH)
             losses.append(float(found.loss))
-            between.append(float(check(found.function)))
+            between.append(float(slabs.value(found.theta, *fine)))
             thetas.append(found.theta)
             before = [b + slabs.added(found.theta, x) for (x, _), b in zip(sets, before, strict=True)]
             theta = slabs.continued(found.theta)
