@@ -213,11 +213,21 @@ def test_the_examples_of_the_page_on_believing_run(tmp_path):
     names = run_page("docs/believe.md", tmp_path)
     few, dense = names["few"], names["dense"]
     assert few.loss < 1e-20 < 1e-13 < few.between and any("between them" in note for note in few.notes)
-    assert dense.between < 1e-18 and not any("between them" in note for note in dense.notes)
+    assert dense.between < 1e-14 and not any("between them" in note for note in dense.notes)
     assert any("placed anew" in note for note in dense.notes)
-    fixed = riesz.residual(names["A"], 1.0, riesz.sobol(0.0, 1.0, 200))
-    plain = riesz.minimise(fixed, names["D"], names["theta0"], max_steps=400)
-    x, eps = jnp.linspace(0.0, 1.0, 501), 0.02
+
+
+@pytest.mark.slow
+def test_points_placed_by_the_residual_are_worth_what_the_page_on_believing_says(tmp_path):
+    """Medians of six starts: one of them may end anywhere within a few digits, by the rounding of its first steps."""
+    A, (x, eps) = run_page("docs/believe.md", tmp_path)["A"], (jnp.linspace(0.0, 1.0, 501), 0.02)
     exact = x - (jnp.exp((x - 1) / eps) - jnp.exp(-1 / eps)) / (1 - jnp.exp(-1 / eps))
-    error = lambda solution: jnp.max(jnp.abs(jax.vmap(solution.function)(x) - exact))
-    assert error(dense) < 5e-12 < error(plain) < 1e-9
+    fixed = riesz.sobol(0.0, 1.0, 200)
+    errors = {"fixed": [], "placed": []}
+    for start in range(6):
+        network, theta0 = riesz.mlp(jax.random.key(start), (1, 8, 8, 1), activation="tanh")
+        D = lambda theta, network=network: lambda x: x * (1 - x) * network(theta)(x)
+        for name, over in (("fixed", fixed), ("placed", riesz.adaptive(fixed, by="residual"))):
+            found = riesz.minimise(riesz.residual(A, 1.0, over), D, theta0, max_steps=400, progress=False)
+            errors[name].append(float(jnp.max(jnp.abs(jax.vmap(found.function)(x) - exact))))
+    assert np.median(errors["placed"]) < 5e-12 < 1e-10 < np.median(errors["fixed"]) < 1e-8
