@@ -1,5 +1,7 @@
 """`riesz.fit` and `riesz.curve_fit` against SciPy, their bounds, and what they say where something is not decided."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -265,3 +267,27 @@ def test_bounded_linear_least_squares_agree_with_lsq_linear(problem):
 @given(boxed())
 def test_many_bounded_linear_least_squares_agree_with_lsq_linear(problem):
     agrees_with_lsq_linear(problem)
+
+
+DECAY = lambda p, x, y: p[0] * jnp.exp(-p[1] * x) - y
+TIMES = np.linspace(0.0, 2.0, 10)
+VALUES = 3 * np.exp(-0.5 * TIMES)
+
+
+@pytest.mark.parametrize("bounds", [None, (0.0, 5.0)])
+def test_a_ridge_stands_beside_several_arguments(bounds):
+    found = riesz.fit(DECAY, np.ones(2), (TIMES, VALUES), ridge=1e-12, bounds=bounds, progress=False, throw=False)
+    np.testing.assert_allclose(found.theta, [3.0, 0.5], atol=1e-8)
+
+
+@pytest.mark.parametrize("shape", [(20,), (4, 5), (2, 10), (10, 3)])
+def test_a_jacobian_of_another_shape_is_refused_whatever_its_size(shape):
+    wrong = lambda p, x, y: jnp.ones(shape)
+    with pytest.raises(ValueError, match=re.escape(f"jax.jacobian(residual) would, but it is {shape}")):
+        riesz.fit(DECAY, np.ones(2), (TIMES, VALUES), jac=wrong, progress=False)
+
+
+def test_a_jacobian_as_jax_gives_it_for_a_matrix_of_residuals():
+    product = lambda p: jnp.outer(p["a"], p["b"]) - 1.0
+    start = {"a": 2 * jnp.ones(2), "b": jnp.ones(3)}
+    assert riesz.fit(product, start, jac=jax.jacobian(product), progress=False).loss < 1e-20

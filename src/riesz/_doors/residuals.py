@@ -53,29 +53,25 @@ class WithJacobian(eqx.Module):
 
         @flat.defjvp
         def along(primals: Any, tangents: Any) -> Any:
-            r = flat(*primals)
-            return r, self._product(self.jacobian(*primals, *args), tangents[0], r)
+            r, found = flat(*primals), jax.eval_shape(self.residual, *primals, *args)
+            return r, self._product(self.jacobian(*primals, *args), tangents[0], r, getattr(found, "shape", (r.size,)))
 
         return flat(params)
 
-    def _product(self, J: Any, tangent: Any, r: jax.Array) -> jax.Array:
-        """J times a tangent: J as one matrix, or as `jax.jacobian` gives it for a residual that is one array."""
-        direction = _flat(tangent)
+    def _product(self, J: Any, tangent: Any, r: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """J times a tangent: J as one matrix, or as `jax.jacobian` gives it for a residual of some shape."""
+        direction, leaves = _flat(tangent), jax.tree.leaves(tangent)
         if getattr(J, "shape", None) == (r.size, direction.size):
             return jnp.asarray(J, r.dtype) @ direction
         parts, structure = jax.tree.flatten(J)
-        wanted = [(r.size, leaf.size) for leaf in jax.tree.leaves(tangent)]
-        if structure != jax.tree.structure(tangent) or any(
-            np.size(part) != rows * columns for part, (rows, columns) in zip(parts, wanted, strict=True)
-        ):
-            raise _check.Mismatch(
-                f"jac must return a matrix of shape {(r.size, direction.size)}, or what jax.jacobian(residual) would."
-            )
-        if len(parts) == 1 and np.shape(parts[0]) == (direction.size, r.size) != (r.size, direction.size):
-            raise _check.Mismatch(
-                f"jac must return a matrix of shape {(r.size, direction.size)}, but it is {np.shape(parts[0])}."
-            )
-        matrices = [jnp.reshape(part, shape).astype(r.dtype) for part, shape in zip(parts, wanted, strict=True)]
+        told = f"jac must return a matrix of shape {(r.size, direction.size)}, or what jax.jacobian(residual) would"
+        if structure != jax.tree.structure(tangent):
+            raise _check.Mismatch(f"{told}.")
+        for part, leaf in zip(parts, leaves, strict=True):
+            if np.shape(part) not in {(*shape, *leaf.shape), (r.size, *leaf.shape), (r.size, leaf.size)}:
+                raise _check.Mismatch(f"{told}, but it is {np.shape(part)}.")
+        pairs = zip(parts, leaves, strict=True)
+        matrices = [jnp.reshape(part, (r.size, leaf.size)).astype(r.dtype) for part, leaf in pairs]
         return jnp.concatenate(matrices, axis=1) @ direction
 
 

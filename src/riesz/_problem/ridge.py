@@ -17,8 +17,9 @@ class Remembering:
     def __init__(self, v: Function, theta: Vector):
         self.v, self.theta = v, theta
 
-    def __call__(self, x: Any) -> Any:
-        return self.v(x)
+    def __call__(self, *args: Any) -> Any:
+        # Of one point; of the arguments of `riesz.fit` where it is a residual.
+        return self.v(*args)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "v":  # which copying asks for before there is anything
