@@ -1,9 +1,9 @@
 """Problems of frontier.py that evolve from a given start: Burgers, Allen-Cahn, Korteweg-de Vries, Kuramoto-Sivashinsky.
 
 The start is built into the model, and so are periods and symmetries, which the equations keep. In one piece it is
-u_0(x) + t N(x, t). In slabs of time it is b(x) + N(x, t) - N(x, t_0), with b what the slabs before end with, whose
-derivatives at the points are computed once: with (t - t_0) N, N would have to undo b wherever waves have moved on.
-Errors are those on the grids of frontier_reference.py.
+u_0(x) + t N(x, t), or what the reaction makes of that. In slabs of time it is b(x) + N(x, t) - N(x, t_0), with b what
+the slabs before end with, whose derivatives at the points are added up: with (t - t_0) N, N would have to undo b
+wherever waves have moved on. Errors are those on the grids of frontier_reference.py.
 """
 
 from collections.abc import Callable
