@@ -1,9 +1,9 @@
 """Problems of frontier.py that evolve from a given start: Burgers, Allen-Cahn, Korteweg-de Vries, Kuramoto-Sivashinsky.
 
 The start is built into the model, and so are periods and symmetries, which the equations keep. In one piece it is
-u_0(x) + t N(x, t). In slabs of time it is b(x) + N(x, t) - N(x, t_0), with b what the slabs before end with, whose
-derivatives at the points are computed once: with (t - t_0) N, N would have to undo b wherever waves have moved on.
-Errors are those on the grids of frontier_reference.py.
+u_0(x) + t N(x, t), or what the reaction makes of that. In slabs of time it is b(x) + N(x, t) - N(x, t_0), with b what
+the slabs before end with, whose derivatives at the points are added up: with (t - t_0) N, N would have to undo b
+wherever waves have moved on. Errors are those on the grids of frontier_reference.py.
 """
 
 from collections.abc import Callable
@@ -251,7 +251,10 @@ class Slabs:
 
 
 def in_slabs(slabs, key, name, published, bar, seconds):
-    """Each slab ends at a loss of ENOUGH, or with an equal share of the budget and what those before it have left."""
+    """Each slab ends at a loss of ENOUGH, or with an equal share of the budget and what those before it have left.
+
+    A twentieth of the budget is kept, since a run looks at its clock now and then.
+    """
     ref, sets = reference(key), [(slabs.places(finer), finer) for finer in (1.0, FINER)]
 
     def solve(seed):
@@ -259,7 +262,7 @@ def in_slabs(slabs, key, name, published, bar, seconds):
         theta, before = glorot(slabs.layers)(seed), [slabs.derivatives(slabs.start, x) for x, _ in sets]
         for k in range(slabs.count):
             coarse, fine = (slabs.over(x, b, finer) for (x, finer), b in zip(sets, before, strict=True))
-            loss, share = slabs.loss(*coarse), (k + 1) / slabs.count
+            loss, share = slabs.loss(*coarse), 0.95 * (k + 1) / slabs.count
             found = clock.minimise(loss, slabs.increment, theta, share=share, target=ENOUGH)
             losses.append(float(found.loss))
             between.append(float(slabs.value(found.theta, *fine)))
