@@ -20,7 +20,7 @@ from ..._linalg.solvers.singular_values import SingularValues
 from ..._problem.integral import AbstractLoss
 from ..._types import Parametrisation, Vector
 from ..choose import choose
-from ..result import Result, first_code
+from ..result import Result, code, first_code
 from ..retractions import Straight
 from ..schemes.base import AbstractMethod
 from ..state import Info
@@ -236,11 +236,18 @@ class Auto(AbstractMethod):
         return dataclasses.replace(space, factors=dataclasses.replace(factors, s=s, null=null))
 
     def _quick(self, view: View, state: AutoState) -> tuple[Outcome, AutoState]:
-        """A quick step; where these are slow though the loss could vanish, the next step leaves for the walk."""
+        """A quick step; where these are slow though the loss could vanish, the next step leaves for the walk.
+
+        So it does where a quadratic loss has fallen as deep as one that vanishes, and the run would end unconverged.
+        """
         outcome, quick, slow = self.quick.move(view, state.quick, state.k, jnp.isfinite(state.left))
+        lowest = view.at.loss + state.quick.window.lowest
+        gives_up = (outcome.end == code(Result.STAGNATED)) | (outcome.end == code(Result.UNBOUNDED))
+        if view.at.quadratic:  # others may vanish at infinity alone, as those of classes that can be separated do
+            slow |= gives_up & view.at.positive & (lowest <= state.ceiling)
         leaving = slow & ~view.vanished & ~jnp.isfinite(state.left) & self.goes_on(view.loss)
         outcome = eqx.tree_at(lambda outcome: outcome.end, outcome, jnp.where(leaving, 0, outcome.end))
-        left = jnp.where(leaving, view.at.loss + state.quick.window.lowest, state.left)
+        left = jnp.where(leaving, lowest, state.left)
         return outcome, dataclasses.replace(state, quick=quick, leaving=leaving, left=left)
 
     def _long(self, view: View, state: AutoState) -> tuple[Outcome, AutoState]:
