@@ -167,3 +167,19 @@ def test_long_steps_can_be_left_out():
     assert riesz.auto(long=False).notes(LOSS, riesz.Result.STAGNATED, {"loss": np.ones(2)}) == ()
     with pytest.raises(TypeError, match=r"^long must be riesz.LongSteps\(\), or False"):
         riesz.auto(long=3)
+
+
+@pytest.mark.at_once(2)
+@pytest.mark.parametrize("start", range(6))
+def test_a_run_that_has_fallen_far_does_not_give_up_without_long_steps(start):
+    """-0.02 u'' + u' = 1 with a layer, which quick steps solve to a few digits and leave for infinity, or get stuck."""
+    network, theta0 = riesz.mlp(jax.random.key(start), (1, 8, 8, 1), activation="tanh")
+    D = lambda theta: lambda x: x * (1 - x) * network(theta)(x)
+    slope = riesz.derivative
+    A = lambda v: lambda x: -0.02 * slope(slope(v))(x) + slope(v)(x)
+    loss = riesz.residual(A, 1.0, riesz.sobol(0.0, 1.0, 200))
+    solution = riesz.minimise(loss, D, theta0, max_steps=128, progress=False, throw=False)
+    losses = solution.history["loss"]
+    gave_up = solution.result in (riesz.Result.STAGNATED, riesz.Result.UNBOUNDED)
+    assert losses.min() < 1e-8 * losses[0], "it has fallen far"
+    assert not gave_up or 1 in solution.history["phase"]
