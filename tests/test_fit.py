@@ -291,3 +291,8 @@ def test_a_jacobian_as_jax_gives_it_for_a_matrix_of_residuals():
     product = lambda p: jnp.outer(p["a"], p["b"]) - 1.0
     start = {"a": 2 * jnp.ones(2), "b": jnp.ones(3)}
     assert riesz.fit(product, start, jac=jax.jacobian(product), progress=False).loss < 1e-20
+
+
+def test_a_covariance_matrix_of_the_wrong_shape_is_told_by_its_shape():
+    with pytest.raises(ValueError, match=r"covariance matrix of shape \(10, 10\), but its shape is \(9, 9\)"):
+        riesz.fit(DECAY, np.ones(2), (TIMES, VALUES), sigma=np.eye(9), progress=False)

@@ -86,12 +86,12 @@ def deviation(sigma: Any, count: int) -> jax.Array | None:
         _check.finite_rows("sigma", sigma)
         factor = jnp.linalg.cholesky(sigma)
         if not bool(jnp.all(jnp.isfinite(factor))) or not bool(jnp.allclose(sigma, sigma.T, rtol=1e-8)):
-            raise ValueError("sigma must be positive definite where it is a covariance matrix.")
+            raise ValueError("sigma must be symmetric and positive definite where it is a covariance matrix.")
         return factor
-    _check.number("sigma", sigma, above=0.0)
     if sigma.size not in (1, count):
         raise ValueError(
             f"sigma must be one number, one per residual ({count}), or a covariance matrix of shape "
             f"{(count, count)}, but its shape is {sigma.shape}."
         )
+    _check.number("sigma", sigma, above=0.0)
     return sigma.reshape(()) if sigma.size == 1 else sigma.reshape(-1)
