@@ -362,8 +362,8 @@ def test_ctrl_c_leaves_a_consistent_history(full, monkeypatch):
 @in_main_thread
 def test_ctrl_c_stops_many_starts(monkeypatch):
     interrupt_while_recording(monkeypatch, call=20)
-    many = fit_many(max_steps=20_000, metrics=METRICS, threads=2)
-    assert set(many.result) == {Result.INTERRUPTED} and np.all(many.steps < 20_000)
+    many = fit_many(max_steps=200_000, metrics=METRICS, threads=2)
+    assert set(many.result) == {Result.INTERRUPTED} and np.all(many.steps < 200_000)
     assert all(column.shape == (4, many.steps.max() + 1) for column in many.history.values())
 
 
